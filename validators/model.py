@@ -15,6 +15,8 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
+    from attngate.validators.installed import InstalledComponent
+
 MODE_FILE = 0o100644
 MODE_EXECUTABLE = 0o100755
 MODE_SYMLINK = 0o120000
@@ -90,8 +92,10 @@ class Snapshot:
 
 @dataclass(frozen=True, slots=True)
 class Location:
-    """Where in a snapshot: path as text (`os.fsdecode`), 1-based line and column, and the
-    qualified name of the enclosing function or class ("" at module level).
+    """Where in a snapshot.
+
+    The path is text (`os.fsdecode`), line and column count from 1, and `symbol` is the qualified name
+    of the enclosing function or class ("" at module level).
     """
 
     path: str
@@ -150,3 +154,96 @@ class Finding:
 def display_path(path: bytes) -> str:
     """A git path as text, for messages and locations; not reversible for every terminal."""
     return os.fsdecode(path)
+
+
+@dataclass(frozen=True, slots=True)
+class Build:
+    """A component's build that a plugin is meant for.
+
+    Attributes:
+        version: Version as the distribution calls it ("2.6.3+metax3.8.2.2torch2.10").
+        origin: Where it was said, in a user's words ("[tool.attngate] builds", "profile vllm-metax",
+            "requirements/maca.txt line 19").
+    """
+
+    version: str
+    origin: str
+
+
+class CallVerdict(str, Enum):
+    """What the contract says about one call."""
+
+    CONFORMS = "conforms"
+    VIOLATES = "violates"
+    UNKNOWN = "unknown"
+
+
+@dataclass(frozen=True, slots=True)
+class ContractCall:
+    """One call of a component's entry point, with the contract's verdict.
+
+    Attributes:
+        location: Where the call stands.
+        entry: Entry point ("flash_attn.flash_attn_varlen_func").
+        callee: The callee as the source writes it.
+        verdict: Whether the call keeps the contract.
+        reason: Why it is unknown, what it breaks, or what was compared; one sentence.
+        origin: The installed file, the observation or the pinned build that decides.
+        level: How strongly `origin` is established.
+        codes: Codes of the rules that the call breaks.
+    """
+
+    location: Location
+    entry: str
+    callee: str
+    verdict: CallVerdict
+    reason: str
+    origin: str
+    level: Level
+    codes: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class CheckOptions:
+    """What a check needs to know beside the tree.
+
+    Attributes:
+        include: Globs of paths in scope (gitignore's syntax); empty means every Python file.
+        exclude: Globs of paths out of scope.
+        packages: Top-level packages of the plugin.
+        import_roots: Folders of the tree that stand on sys.path; "" is the tree's root.
+        ignore: Codes of rules that are switched off.
+        builds: Component to the build the plugin is meant for; a component that is missing here is
+            looked up in the tree's own pins.
+        installed: Component to what the user's interpreter has installed, read by
+            `installed.read_component`; a component that is missing here is not installed.
+    """
+
+    include: tuple[str, ...] = ()
+    exclude: tuple[str, ...] = ()
+    packages: tuple[str, ...] = ()
+    import_roots: tuple[str, ...] = ("",)
+    ignore: frozenset[str] = frozenset()
+    builds: Mapping[str, Build] = field(default_factory=dict)
+    installed: Mapping[str, InstalledComponent] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class CheckResult:
+    """What a check found; `findings` are the ones that no comment suppresses.
+
+    Attributes:
+        findings: In order of path, line and code.
+        suppressed: Findings that a comment suppresses, each with the comment's reason.
+        calls: Every call of a contract's entry point in scope, with its verdict.
+        inspected: Number of Python files in scope that were read.
+        not_checked: Paths that could not be looked into, each with the reason.
+        internal: True when a rule crashed: the result is incomplete and the fault is ours.
+    """
+
+    findings: tuple[Finding, ...]
+    suppressed: tuple[tuple[Finding, str], ...] = ()
+    calls: tuple[ContractCall, ...] = ()
+    inspected: int = 0
+    not_checked: tuple[tuple[str, str], ...] = ()
+    internal: bool = False

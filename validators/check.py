@@ -1,0 +1,168 @@
+"""The static check: a tree in, findings out.
+
+Pure: it reads nothing but the snapshot and its options, so the same tree and options always give the
+same result. A rule that crashes becomes a finding of its own, and the other rules still run.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from attngate.validators.context import Context, SourceFile
+from attngate.validators.model import (
+    MODE_GITLINK,
+    CheckOptions,
+    CheckResult,
+    Finding,
+    Location,
+    Severity,
+    display_path,
+)
+from attngate.validators.registry import Rule, all_rules, internal_rule
+from attngate.validators.scope import Scope
+from attngate.validators.source import SOURCES, is_lfs_pointer, is_python
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from attngate.validators.context import Hit
+    from attngate.validators.model import FileEntry, Snapshot
+
+__all__ = ["CheckOptions", "CheckResult", "check"]
+
+CRASHED = "ATT000"
+internal_rule(
+    CRASHED,
+    "rule-crashed",
+    Severity.ERROR,
+    """A rule of attngate itself failed on this file.
+
+    Why:
+        The result is incomplete: what that rule would have said about the file is not known. The
+        fault is attngate's, not the file's, and the other rules still ran.
+
+    Instead:
+        Report it with the message of the finding. Until it is repaired the rule can be switched off
+        by its code under `ignore` in `[tool.attngate]`.
+    """,
+)
+
+
+def check(snapshot: Snapshot, options: CheckOptions) -> CheckResult:
+    """Run every rule over the Python files of a tree that are in scope.
+
+    Args:
+        snapshot: The tree.
+        options: Scope, switched-off rules, and what is known about the components.
+    """
+    files, not_checked = _read_files(snapshot)
+    scope = Scope(options.include, options.exclude)
+    context = Context(snapshot, options, files, frozenset(p for p in files if scope.holds(p)))
+    findings = sorted(_run_rules(context), key=_order)
+    return CheckResult(
+        findings=tuple(findings),
+        inspected=len(context.in_scope),
+        not_checked=tuple(entry for entry in not_checked if scope.holds(entry[0])),
+        internal=any(f.code == CRASHED for f in findings),
+    )
+
+
+def _order(finding: Finding) -> tuple[str, int, int, str, str]:
+    where = finding.location
+    return where.path, where.line, where.column, finding.code, finding.message
+
+
+def _read_files(snapshot: Snapshot) -> tuple[dict[str, SourceFile], list[tuple[str, str]]]:
+    files: dict[str, SourceFile] = {}
+    not_checked: list[tuple[str, str]] = []
+    for key, entry in snapshot.files.items():
+        if not entry.is_regular:
+            _note_special(key, entry, not_checked)
+            continue
+        if not is_python(key):
+            continue
+        path = display_path(key)
+        raw = snapshot.read(entry.oid)
+        if raw is None:
+            not_checked.append((path, "its contents were not fetched (partial clone)"))
+        elif is_lfs_pointer(raw):
+            not_checked.append((path, "a git-lfs pointer: the contents are not in the commit"))
+        else:
+            files[path] = SourceFile(path, key, SOURCES.get(entry.oid, raw))
+    return files, not_checked
+
+
+def _note_special(key: bytes, entry: FileEntry, not_checked: list[tuple[str, str]]) -> None:
+    if entry.mode == MODE_GITLINK:
+        not_checked.append(
+            (display_path(key), "a submodule: its files belong to another repository")
+        )
+    elif is_python(key):
+        not_checked.append(
+            (
+                display_path(key),
+                "a symbolic link: only its target is checked, where that is in the tree",
+            )
+        )
+
+
+def _run_rules(context: Context) -> Iterator[Finding]:
+    for rule in all_rules().values():
+        if rule.body is None or rule.code in context.options.ignore:
+            continue
+        if rule.over == "tree":
+            yield from _run(rule, context, None)
+        else:
+            for path in sorted(context.in_scope):
+                yield from _run(rule, context, context.files[path])
+
+
+def _run(rule: Rule, context: Context, file: SourceFile | None) -> Iterator[Finding]:
+    """The findings of one rule over one file or the tree, or the one that says it crashed."""
+    assert rule.body is not None
+    try:
+        hits = list(rule.body(file, context) if file is not None else rule.body(context))
+    except Exception as error:
+        yield _crash(rule, file, error)
+        return
+    for hit in hits:
+        if hit.location.path in context.in_scope or rule.over == "tree":
+            yield _finding(rule, hit, context)
+
+
+def _finding(rule: Rule, hit: Hit, context: Context) -> Finding:
+    file = context.files.get(hit.location.path)
+    return Finding(
+        code=rule.code,
+        name=rule.name,
+        severity=hit.severity or rule.severity,
+        location=hit.location,
+        message=hit.message,
+        advice=hit.advice,
+        expected=hit.expected,
+        observed=hit.observed,
+        origin=hit.origin,
+        level=hit.level,
+        kind=hit.kind,
+        line_text=file.source.line(hit.location.line) if file is not None else "",
+    )
+
+
+def _crash(rule: Rule, file: SourceFile | None, error: Exception) -> Finding:
+    where = file.path if file is not None else "."
+    frame = error.__traceback__
+    while frame is not None and frame.tb_next is not None:
+        frame = frame.tb_next
+    place = (
+        f" at {frame.tb_frame.f_code.co_filename}:{frame.tb_lineno}" if frame is not None else ""
+    )
+    crashed = all_rules()[CRASHED]
+    return Finding(
+        code=CRASHED,
+        name=crashed.name,
+        severity=crashed.severity,
+        location=Location(where, 1),
+        message=f"rule {rule.code} {rule.name} crashed: {type(error).__name__}: {error}",
+        advice="This is a fault of attngate: please report it with this message.",
+        observed=place.strip(),
+    )

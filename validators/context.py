@@ -1,0 +1,111 @@
+"""What a rule is given: the tree, its Python files, and what was found out about them."""
+
+from __future__ import annotations
+
+import ast
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import TYPE_CHECKING
+
+from attngate.validators.model import Kind, Level, Location
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from attngate.validators.model import CheckOptions, Severity, Snapshot
+    from attngate.validators.source import Source
+
+_SCOPES = (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)
+
+
+@dataclass(eq=False)
+class SourceFile:
+    """A Python file of the tree under its path.
+
+    Attributes:
+        path: The path as text, as in `Location.path`.
+        key: The path as git stores it.
+        source: Text and syntax tree.
+    """
+
+    path: str
+    key: bytes
+    source: Source
+
+    def at(self, line: int, column: int = 1, end_line: int | None = None) -> Location:
+        """A location in this file with the name of the function or class around it."""
+        return Location(self.path, line, column, end_line, self.symbol_at(line))
+
+    def at_node(self, node: ast.expr | ast.stmt) -> Location:
+        """The location of a node of this file's syntax tree."""
+        return self.at(node.lineno, node.col_offset + 1, node.end_lineno)
+
+    def symbol_at(self, line: int) -> str:
+        """Qualified name of the innermost function or class that holds the line, "" outside."""
+        best = ""
+        for name, start, end in self._spans:
+            if start <= line <= end:
+                best = name
+        return best
+
+    @cached_property
+    def _spans(self) -> list[tuple[str, int, int]]:
+        spans: list[tuple[str, int, int]] = []
+        _collect_spans(self.source.tree, "", spans)
+        return spans
+
+
+def _collect_spans(node: ast.AST, prefix: str, spans: list[tuple[str, int, int]]) -> None:
+    for child in ast.iter_child_nodes(node):
+        if isinstance(child, _SCOPES):
+            name = f"{prefix}.{child.name}" if prefix else child.name
+            first = min([child.lineno, *(d.lineno for d in child.decorator_list)])
+            spans.append((name, first, child.end_lineno or child.lineno))
+            _collect_spans(child, name, spans)
+        elif not isinstance(child, ast.expr):
+            _collect_spans(child, prefix, spans)
+
+
+@dataclass(frozen=True, slots=True)
+class Hit:
+    """What a rule yields: a finding without what the rule itself already says.
+
+    Attributes:
+        location: Where.
+        message: What is wrong, in one sentence that names the thing.
+        advice: What to do about it.
+        expected: What the contract says.
+        observed: What the source says.
+        origin: What decides.
+        level: How strongly `origin` is established.
+        severity: Severity of this finding; None for the rule's own.
+        kind: Whose defect it is.
+    """
+
+    location: Location
+    message: str
+    advice: str = ""
+    expected: str = ""
+    observed: str = ""
+    origin: str = ""
+    level: Level = Level.SOURCE_INSPECTED
+    severity: Severity | None = None
+    kind: Kind = Kind.UNKNOWN
+
+
+@dataclass(eq=False)
+class Context:
+    """Everything a rule may look at.
+
+    Attributes:
+        snapshot: The tree.
+        options: The options of this check.
+        files: Every readable Python file of the tree by its path, also outside the scope: names are
+            followed through all of them.
+        in_scope: Paths whose findings count.
+    """
+
+    snapshot: Snapshot
+    options: CheckOptions
+    files: Mapping[str, SourceFile]
+    in_scope: frozenset[str] = field(default=frozenset())
