@@ -35,7 +35,8 @@ FOUND = "findings"
 _RUFF_FILES = (b"ruff.toml", b".ruff.toml")
 _MYPY_FILES = (b"mypy.ini", b".mypy.ini")
 _FORMAT_HOOK = re.compile(rb"^\s*-?\s*id:\s*['\"]?ruff-format\b", re.MULTILINE)
-_REFORMAT = re.compile(r"^Would reformat: (.+)$", re.MULTILINE)
+# The head of a file's part in a unified diff, the one output that every ruff version prints alike.
+_REFORMAT = re.compile(r"^--- (.+)\n\+\+\+ \1$", re.MULTILINE)
 _EXPORTED_SUFFIXES = (
     b".py",
     b".pyi",
@@ -148,7 +149,7 @@ def find_program(name: str, env: Mapping[str, str], interpreter: str) -> str:
 
 
 def _run_one(request: LintRequest, tool: str, configured_by: str) -> LinterRun:
-    name = tool.split()[0]
+    name = tool.split(maxsplit=1)[0]
     program = find_program(name, request.env, request.interpreter)
     if not program:
         why = f"{configured_by} configures {tool}, but no {name} was found"
@@ -188,7 +189,7 @@ def _ruff_check(request: LintRequest, program: str) -> Answer:
 
 
 def _ruff_format(request: LintRequest, program: str) -> Answer:
-    done = _run(request, [program, "format", "--check", "--no-cache", "--force-exclude", "."])
+    done = _run(request, [program, "format", "--diff", "--no-cache", "--force-exclude", "."])
     if done.timed_out or done.returncode not in (0, 1):
         return COULD_NOT_RUN, [], _complaint(done)
     names = _REFORMAT.findall(done.stdout.decode("utf-8", "surrogateescape"))
@@ -202,7 +203,7 @@ def _ruff_format(request: LintRequest, program: str) -> Answer:
             location=Location(name, 1),
             message="the file is not formatted as the tree's configuration asks",
             advice=f"run: ruff format {name}",
-            origin="ruff format --check",
+            origin="ruff format --diff",
         )
         for name in names
     ]

@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable, Mapping
+from typing import TYPE_CHECKING
 
 import pytest
 
 from attngate.validators.model import MODE_FILE, FileEntry, Snapshot
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
 
 
 def snapshot_of(files: Mapping[str, str | bytes], changed: set[str] | None = None) -> Snapshot:
