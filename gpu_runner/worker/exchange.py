@@ -43,9 +43,9 @@ def run_id(call: str, round_: int) -> str:
 
 
 def write_bytes(raw: torch.Tensor, path: str) -> None:
-    """Write a flat uint8 CPU tensor as it is."""
+    """Write a contiguous uint8 CPU tensor as it is."""
     with open(path, "wb") as file:
-        file.write(memoryview(raw.numpy()) if _has_numpy() else bytes(raw.tolist()))
+        file.write(tensors.memory_of(raw))
 
 
 def read_bytes(path: str, expected: int) -> torch.Tensor:
@@ -57,14 +57,6 @@ def read_bytes(path: str, expected: int) -> torch.Tensor:
         return torch.empty(0, dtype=torch.uint8)
     with open(path, "rb") as file:
         return torch.frombuffer(bytearray(file.read()), dtype=torch.uint8)
-
-
-def _has_numpy() -> bool:
-    try:
-        torch.empty(1).numpy()
-    except RuntimeError:  # this torch was installed without numpy
-        return False
-    return True
 
 
 def encode(value: Any, on_tensor: Callable[[torch.Tensor], dict[str, Any]]) -> dict[str, Any]:
@@ -135,8 +127,7 @@ def read_json(path: str) -> dict[str, Any]:
 def write_tensor(tensor: torch.Tensor, folder: str, name: str) -> dict[str, Any]:
     """Write the elements of a tensor on any device, contiguous; returns its TENSOR entry."""
     plain = tensor.detach().to("cpu").contiguous()
-    raw = tensors.bits(plain).reshape(-1).view(torch.uint8) if plain.numel() else torch.empty(0)
-    write_bytes(raw.to(torch.uint8), os.path.join(folder, name))
+    write_bytes(tensors.flat_bytes(plain), os.path.join(folder, name))
     return {
         "file": name,
         "dtype": tensors.dtype_name(tensor.dtype),

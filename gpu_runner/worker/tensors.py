@@ -6,6 +6,8 @@ processes rebuild views from that, so a guard band is only a storage that is lar
 
 from __future__ import annotations
 
+import ctypes
+
 import torch
 
 GUARD_ELEMENTS = 64
@@ -92,9 +94,21 @@ def bits(tensor: torch.Tensor) -> torch.Tensor:
     """The same elements as integers of their width, so that NaN equals NaN and -0 differs from 0."""
     if tensor.is_complex():
         return bits(torch.view_as_real(tensor))
-    if tensor.dtype == torch.bool:
-        return tensor.to(torch.uint8)
     return tensor.view(_INTEGER_OF_SIZE[tensor.element_size()])
+
+
+def flat_bytes(tensor: torch.Tensor) -> torch.Tensor:
+    """The bytes of a contiguous tensor's elements, as a flat uint8 tensor."""
+    if tensor.numel() == 0:
+        return torch.empty(0, dtype=torch.uint8)
+    return bits(tensor).reshape(-1).view(torch.uint8)
+
+
+def memory_of(raw: torch.Tensor) -> bytes | ctypes.Array[ctypes.c_ubyte]:
+    """The memory of a contiguous uint8 CPU tensor as a buffer; a torch may lack numpy."""
+    if raw.numel() == 0:
+        return b""
+    return (ctypes.c_ubyte * raw.numel()).from_address(raw.data_ptr())
 
 
 def storage_bytes(tensor: torch.Tensor) -> torch.Tensor:
@@ -113,3 +127,13 @@ def view_of(
     """A view with this geometry (offset and strides in elements) over the storage of `raw`."""
     empty = torch.empty(0, dtype=dtype, device=raw.device)
     return empty.set_(raw.untyped_storage(), offset, shape, stride)
+
+
+def dense(tensor: torch.Tensor) -> torch.Tensor | None:
+    """A view that fills each element of the tensor's memory once, None if that cannot be made."""
+    if tensor.layout != torch.strided or tensor.is_quantized:
+        return None
+    strides = tensor.stride()
+    order = sorted(range(tensor.dim()), key=lambda d: (-strides[d], d))
+    permuted = tensor.detach().permute(order)
+    return permuted if not torch._debug_has_internal_overlap(permuted) else None  # noqa: SLF001
