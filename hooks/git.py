@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from typing import Self
 
     import git as gitpython
+
     from attngate.validators.model import FileEntry, Snapshot
 
 # Variables that bind a git call to one repository. They are kept for calls about the user's
@@ -65,6 +66,8 @@ _ALWAYS = {
     "LC_ALL": "C",
 }
 _SETTINGS = ("-c", "submodule.recurse=0", "-c", "core.fsmonitor=false")
+# For an index of our own: no shared part in the user's git folder, and none of the user's hooks.
+_PRIVATE = ("-c", "core.splitIndex=false", "-c", "core.hooksPath=/dev/null")
 _EMPTY_BLOB = {
     "sha1": b"e69de29bb2d1d6434b8b29ae775ad8c2e48c5391",
     "sha256": b"473a0f4c3be8a93681a267e3b1e9a7dcda1185436fe141f7749120a303721813",
@@ -496,6 +499,45 @@ class Repository:
         wanted = sorted(set(oids))
         return {oid for oid, found in zip(wanted, self.peel(wanted), strict=True) if found is None}
 
+    # -- whitespace ----------------------------------------------------------------------------
+
+    def whitespace_errors(
+        self, base: str | None, snapshot: Snapshot
+    ) -> list[tuple[bytes, int, str]]:
+        """What `git diff --check` says about the lines that a tree adds to a base.
+
+        Attributes come from the checked tree, not from the files that happen to be checked out.
+
+        Args:
+            base: Tree it is compared with; None for the empty tree.
+            snapshot: The tree.
+
+        Returns:
+            Path, line and git's words ("trailing whitespace", "leftover conflict marker", ...).
+        """
+        from attngate.hooks.export import private_folder
+
+        with private_folder("index") as folder:
+            index = os.path.join(folder, "index")
+            lines = b"".join(
+                b"%o %s\t%s\0" % (entry.mode, entry.oid.encode("ascii"), path)
+                for path, entry in snapshot.files.items()
+            )
+            # An index of our own, in a folder of our own, and a work tree without any files.
+            env = {"GIT_INDEX_FILE": index, "GIT_WORK_TREE": folder}
+            self.run(*_PRIVATE, "update-index", "-z", "--index-info", stdin=lines, extra_env=env)
+            shape = (
+                "--cached",
+                "--check",
+                "--no-renames",
+                "--no-ext-diff",
+                "--ignore-submodules=all",
+            )
+            text = self.run(
+                "diff-index", *shape, base or self.empty_tree(), extra_env=env, accept=(0, 2)
+            )
+        return _whitespace_lines(text, snapshot.files)
+
     # -- history -------------------------------------------------------------------------------
 
     def library(self) -> gitpython.Repo:
@@ -573,6 +615,35 @@ def _folder_id(folder: Mapping[bytes, object], object_format: str) -> str:
     return object_id(b"tree", data, object_format)
 
 
+def _whitespace_lines(
+    text: bytes, files: Mapping[bytes, FileEntry]
+) -> list[tuple[bytes, int, str]]:
+    """Parse `path:line: words.` and the line itself below; a path may hold line feeds and colons."""
+    import re
+
+    found = []
+    header = b""
+    skip = False
+    for line in text.split(b"\n"):
+        if skip:
+            skip = False
+            continue
+        header += line
+        match = next(
+            (m for m in re.finditer(rb":(\d+): (?=[a-z])", header) if header[: m.start()] in files),
+            None,
+        )
+        if match is None:
+            header = header + b"\n" if header else b""
+            continue
+        words = os.fsdecode(header[match.end() :]).rstrip(".")
+        found.append((header[: match.start()], int(match[1]), words))
+        # Only these two come without the line itself.
+        skip = not words.startswith(("leftover conflict marker", "new blank line at EOF"))
+        header = b""
+    return found
+
+
 def shown(paths: Iterable[bytes], limit: int = 5) -> str:
     """Paths for a message: a few of them, with control characters escaped."""
     names = [
@@ -619,5 +690,7 @@ def _failed(
         return UsageError(
             f"there is no git repository in {cwd}: {words}", "run this in a git work tree"
         )
-    verb = os.fsdecode(arguments[0])
+    verb = next(
+        (os.fsdecode(word) for word in arguments[::2] if word != "-c"), os.fsdecode(arguments[0])
+    )
     return RefusedError(f"`git {verb}` failed (exit {done.returncode}): {words or 'no message'}")
