@@ -47,6 +47,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
     import torch
+
     from attngate.gpu_runner.worker import wire
 
 TIERS = ("quick", "default", "full")
