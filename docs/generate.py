@@ -1,0 +1,114 @@
+"""Write the pages of docs/ that follow from the code.
+
+Usage: python docs/generate.py [--check]
+
+A page is a function without arguments that returns Markdown, listed in `PAGES`. With --check nothing
+is written and the pages that are out of date are named. tests/architecture/test_docs.py compares too.
+"""
+
+from __future__ import annotations
+
+import argparse
+import inspect
+import sys
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+DOCS = Path(__file__).parent
+NOTE = "<!-- Written by docs/generate.py; edit its source instead. -->\n\n"
+
+
+def cli_page() -> str:
+    """Every verb with its arguments, as its parser has them."""
+    from attngate.hooks import cli
+
+    verbs = cli.verbs()
+    parts = ["# Commands\n", "`attngate VERB --help` prints the same.\n"]
+    parts += [f"- [{verb}](#{verb})" for verb in verbs]
+    parts += [_verb(verb, cli.parser_of(verb)) for verb in verbs]
+    return "\n".join(parts)
+
+
+def _verb(verb: str, parser: argparse.ArgumentParser) -> str:
+    lines = [f"\n## {verb}\n", f"{(parser.description or '').strip()}\n"]
+    lines += _arguments(parser, f"attngate {verb}")
+    return "\n".join(lines)
+
+
+def _arguments(parser: argparse.ArgumentParser, name: str) -> Iterator[str]:
+    actions = [a for a in parser._actions if a.help is not argparse.SUPPRESS]  # noqa: SLF001
+    rows = [_row(action) for action in actions if not isinstance(action, argparse._HelpAction)]  # noqa: SLF001
+    if rows:
+        yield from ("| argument | meaning |", "|---|---|", *rows, "")
+    for action in actions:
+        if isinstance(action, argparse._SubParsersAction):  # noqa: SLF001
+            for verb, inner in action.choices.items():
+                yield f"### {name} {verb}\n"
+                yield f"{(inner.description or '').strip()}\n"
+                yield from _arguments(inner, f"{name} {verb}")
+
+
+def _row(action: argparse.Action) -> str:
+    flags = ", ".join(f"`{flag}`" for flag in action.option_strings)
+    value = action.metavar or action.dest.upper()
+    if action.choices is not None and not action.metavar:
+        value = "\\|".join(str(choice) for choice in action.choices)
+    named = f" `{value}`" if action.nargs != 0 and flags else ""
+    # argparse's own values; %-signs are doubled in its help texts.
+    meaning = (action.help or "") % {**vars(action), "prog": "attngate"}
+    return f"| {flags or f'`{value}`'}{named} | {_cell(meaning)} |"
+
+
+def _cell(text: str) -> str:
+    return " ".join(text.split()).replace("|", "\\|")
+
+
+def suites_page() -> str:
+    """Every suite from its docstring, and the arguments that its adapter knows."""
+    from attngate.gpu_runner.worker import registry
+
+    parts = ["# Suites\n", "What a target is held to, by the `suite` of its table.\n"]
+    names = registry.available()
+    parts += [f"- [{name}](#{name})" for name in names]
+    for name in names:
+        suite = registry.find(name)
+        text = inspect.getdoc(type(suite))
+        if not text:
+            raise SystemExit(f"suites/{name}.py: its class needs a docstring, which is its page")
+        parts.append(f"\n## {name}\n\nVersion {suite.version}. {text}\n")
+    return "\n".join(parts)
+
+
+PAGES: dict[str, Callable[[], str]] = {
+    "cli.md": cli_page,
+    "suites.md": suites_page,
+}
+
+
+def render(name: str) -> str:
+    """The text of one page, ending in one newline."""
+    return NOTE + PAGES[name]().rstrip() + "\n"
+
+
+def stale() -> list[str]:
+    """Names of the pages whose file differs from what the code says now."""
+    return [name for name in PAGES if _written(name) != render(name)]
+
+
+def _written(name: str) -> str:
+    path = DOCS / name
+    return path.read_text("utf-8") if path.exists() else ""
+
+
+def main() -> None:
+    """Write every page, or with --check name the stale ones and end with 1 if there are any."""
+    parser = argparse.ArgumentParser(description="Write the generated pages of docs/.")
+    parser.add_argument("--check", action="store_true", help="write nothing, name what is stale")
+    if parser.parse_args().check:
+        sys.exit("\n".join(f"docs/{name} is out of date: make docs" for name in stale()) or 0)
+    for name in PAGES:
+        (DOCS / name).write_text(render(name), "utf-8")
+
+
+if __name__ == "__main__":
+    main()
