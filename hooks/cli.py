@@ -178,13 +178,15 @@ def _write_crash_log(text: str) -> str:
     import tempfile
     import time
 
+    from attngate.hooks.fast import make_folders
+
     state = os.environ.get("XDG_STATE_HOME", "")
     if not os.path.isabs(state):
         state = os.path.join(os.path.expanduser("~"), ".local", "state")
     stamp = time.strftime("%Y%m%d-%H%M%S-")
     for folder in (os.path.join(state, "attngate"), tempfile.gettempdir()):
         try:
-            os.makedirs(folder, mode=0o700, exist_ok=True)
+            make_folders(folder)
             descriptor, path = tempfile.mkstemp(".txt", "attngate-crash-" + stamp, folder)
             with open(descriptor, "w", encoding="utf-8", errors="backslashreplace") as log:
                 log.write(text)
