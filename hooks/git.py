@@ -66,8 +66,12 @@ _ALWAYS = {
     "LC_ALL": "C",
 }
 _SETTINGS = ("-c", "submodule.recurse=0", "-c", "core.fsmonitor=false")
-# For an index of our own: no shared part in the user's git folder, and none of the user's hooks.
-_PRIVATE = ("-c", "core.splitIndex=false", "-c", "core.hooksPath=/dev/null")
+# For an index of our own: no shared part and no trees in the user's git folder, no hooks of theirs.
+_PRIVATE = (
+    *("-c", "core.splitIndex=false"),
+    *("-c", "index.sparse=false"),
+    *("-c", "core.hooksPath=/dev/null"),
+)
 _EMPTY_BLOB = {
     "sha1": b"e69de29bb2d1d6434b8b29ae775ad8c2e48c5391",
     "sha256": b"473a0f4c3be8a93681a267e3b1e9a7dcda1185436fe141f7749120a303721813",
@@ -309,7 +313,7 @@ class Repository:
 
     def index_state(self) -> IndexState:
         """The entries of the index that git exports (`GIT_INDEX_FILE`); takes no lock."""
-        listing = self.run("ls-files", "-s", "-z")
+        listing = self.list_index("-s")
         empty = b" " + _EMPTY_BLOB[self.object_format] + b" 0\t"
         announced: frozenset[bytes] = frozenset()
         if empty in listing:
@@ -318,9 +322,19 @@ class Repository:
             announced = self._intent_to_add(names)
         return IndexState(listing, announced)
 
+    def list_index(self, *arguments: str | bytes) -> bytes:
+        """`git ls-files -z`, with the folders of a sparse index unexpanded.
+
+        Git expands them by writing tree objects into the repository, so that is done here instead.
+        """
+        try:
+            return self.run("ls-files", "-z", "--sparse", *arguments)
+        except RefusedError:
+            return self.run("ls-files", "-z", *arguments)  # git before 2.35
+
     def _intent_to_add(self, candidates: list[bytes]) -> frozenset[bytes]:
         names = candidates if len(candidates) <= _PATHSPEC_LIMIT else []
-        text = self.run("ls-files", "--debug", "-z", "--", *names)
+        text = self.list_index("--debug", "--", *names)
         flagged = set()
         name, _, rest = text.partition(b"\0")
         while rest:
@@ -347,6 +361,9 @@ class Repository:
             mode, oid, stage = head.split(b" ")
             if stage != b"0":
                 unmerged.append(path)
+            elif path.endswith(b"/"):
+                below = self.tree_files(oid.decode("ascii"))
+                entries.update((path + name, entry) for name, entry in below.items())
             elif path not in state.intent_to_add:
                 entries[path] = FileEntry(int(mode, 8), oid.decode("ascii"))
         if unmerged:

@@ -145,15 +145,17 @@ class _DiskReader:
         self._repository = repository
         self._root = os.fsencode(repository.toplevel)
         self._places: dict[str, bytes] = {}
-        listing = repository.run("ls-files", "-t", "-z").split(b"\0")
+        listing = repository.list_index("-t").split(b"\0")
         self._sparse = {line[2:] for line in listing if line.startswith(b"S ")}
+        # A sparse index names a folder that is left out once, with a slash at its end.
+        self._sparse_folders = tuple(path for path in self._sparse if path.endswith(b"/"))
 
     def add(self, path: bytes, indexed: FileEntry) -> None:
         place = os.path.join(self._root, path)
         try:
             status = os.lstat(place)
         except (FileNotFoundError, NotADirectoryError):
-            if path in self._sparse:
+            if path in self._sparse or path.startswith(self._sparse_folders):
                 self.files[path] = indexed
             return
         if indexed.mode == MODE_GITLINK or self._below_link(path):
