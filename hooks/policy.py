@@ -66,7 +66,8 @@ def _static_reasons(tree: TreeReport, *, strict: bool) -> Iterator[Reason]:
         yield EXIT_INTERNAL, "a rule of attngate crashed, so the check is incomplete"
     blocking = tree.blocking(strict=strict)
     if blocking:
-        yield EXIT_FINDINGS, f"{len(blocking)} finding{'s' * (len(blocking) != 1)} that block"
+        count = len(blocking)
+        yield EXIT_FINDINGS, "1 finding blocks" if count == 1 else f"{count} findings block"
     if strict and not tree.inspected:
         yield EXIT_COULD_NOT_CHECK, "0 files inspected"
 

@@ -79,7 +79,8 @@ class Writer:
 
     def _tree(self, tree: TreeReport) -> Iterator[str]:
         refs = f" -> {', '.join(tree.refs)}" if tree.refs else ""
-        head = f"{tree.subject} (tree {tree.tree[:12]}){refs}: {tree.inspected} files inspected"
+        count = "1 file" if tree.inspected == 1 else f"{tree.inspected} files"
+        head = f"{tree.subject} (tree {tree.tree[:12]}){refs}: {count} inspected"
         yield self.paint(escape(head), "bold") + f" ({escape(tree.scope)})"
         yield from _nothing_inspected(tree)
         for finding in tree.standing(Standing.NEW):
