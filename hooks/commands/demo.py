@@ -30,7 +30,7 @@ HELP = "Drive the hooks through a small plugin repository, from a refused call t
 SAMPLE = Path(__file__).parents[1] / "sample"
 REMOTE_MAIN = "git --git-dir=../remote.git rev-parse -q --verify main"
 DEADLINE_S = 300.0
-FOREIGN = ("GIT_", "ATTNGATE_", "PRE_COMMIT", "XDG_", "PYTHON", "SKIP", "CI", "GITHUB_")
+FOREIGN = ("GIT_", "ATTNGATE", "PRE_COMMIT", "XDG_", "PYTHON", "SKIP", "CI", "GITHUB_")
 
 
 @dataclass(frozen=True)
@@ -132,7 +132,7 @@ def run(args: argparse.Namespace) -> int:
         stage = Stage(folder, _environment(folder, dict(os.environ)))
         try:
             stage.begin()
-            for number, step in enumerate(STEPS):
+            for number, step in enumerate(STEPS, 1):
                 stage.play(number, step)
             stage.quietly('git diff --quiet HEAD && test -z "$(git status --porcelain)"')
         finally:
