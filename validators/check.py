@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from attngate.validators.context import Context, SourceFile
+from attngate.validators.context import Context, Hit, SourceFile
 from attngate.validators.model import (
     MODE_GITLINK,
     CheckOptions,
@@ -21,12 +21,13 @@ from attngate.validators.model import (
 from attngate.validators.registry import Rule, all_rules, internal_rule
 from attngate.validators.scope import Scope
 from attngate.validators.source import SOURCES, is_lfs_pointer, is_python
+from attngate.validators.suppress import suppressions
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from attngate.validators.context import Hit
-    from attngate.validators.model import FileEntry, Snapshot
+    from attngate.validators.model import ContractCall, FileEntry, Snapshot
+    from attngate.validators.suppress import Suppression
 
 __all__ = ["CheckOptions", "CheckResult", "check"]
 
@@ -48,6 +49,25 @@ internal_rule(
 )
 
 
+UNUSED = "ATT002"
+internal_rule(
+    UNUSED,
+    "bad-suppression",
+    Severity.WARNING,
+    """A suppressing comment that suppresses nothing, names no known code, or gives no reason.
+
+    Why:
+        A comment that outlives its finding hides the next one on that line. Without a reason nobody can
+        tell later whether it may go, so a comment without one suppresses nothing.
+
+    Instead:
+        Write `# attngate: ignore[CODE] reason` on the line of the finding or alone above it, and delete
+        it when the finding is gone.
+    """,
+)
+_UNSUPPRESSIBLE = frozenset([CRASHED, UNUSED])
+
+
 def check(snapshot: Snapshot, options: CheckOptions) -> CheckResult:
     """Run every rule over the Python files of a tree that are in scope.
 
@@ -58,13 +78,72 @@ def check(snapshot: Snapshot, options: CheckOptions) -> CheckResult:
     files, not_checked = _read_files(snapshot)
     scope = Scope(options.include, options.exclude)
     context = Context(snapshot, options, files, frozenset(p for p in files if scope.holds(p)))
-    findings = sorted(_run_rules(context), key=_order)
+    found = [f for f in _run_rules(context) if scope.holds(f.location.path) or f.code == CRASHED]
+    kept, suppressed, complaints = _suppress(context, found)
     return CheckResult(
-        findings=tuple(findings),
+        findings=tuple(sorted([*kept, *complaints], key=_order)),
+        suppressed=tuple(suppressed),
+        calls=_calls(context),
         inspected=len(context.in_scope),
         not_checked=tuple(entry for entry in not_checked if scope.holds(entry[0])),
-        internal=any(f.code == CRASHED for f in findings),
+        internal=any(f.code == CRASHED for f in found),
     )
+
+
+def _calls(context: Context) -> tuple[ContractCall, ...]:
+    """Every judged call in scope; none where judging crashed, which the rules have reported."""
+    try:
+        judgements = context.judge.judgements
+    except Exception:
+        return ()
+    return tuple(j.call for j in judgements if j.call.location.path in context.in_scope)
+
+
+def _suppress(
+    context: Context, found: list[Finding]
+) -> tuple[list[Finding], list[tuple[Finding, str]], list[Finding]]:
+    """Split findings into kept and suppressed, and complain about comments that do not do their work."""
+    kept: list[Finding] = []
+    suppressed: list[tuple[Finding, str]] = []
+    by_path = {path: suppressions(context.files[path]) for path in sorted(context.in_scope)}
+    used: set[tuple[str, int, str]] = set()
+    for finding in found:
+        path = finding.location.path
+        cover = next((s for s in by_path.get(path, ()) if s.covers(finding)), None)
+        if cover is None or finding.code in _UNSUPPRESSIBLE:
+            kept.append(finding)
+        else:
+            suppressed.append((finding, cover.reason))
+            used.add((path, cover.line, finding.code))
+    undecided = {f.message.split()[1] for f in found if f.code == CRASHED} | context.options.ignore
+    complaints = [
+        finding
+        for path, comments in by_path.items()
+        for comment in comments
+        for finding in _complaints(context, path, comment, used, undecided)
+    ]
+    return kept, suppressed, complaints if UNUSED not in context.options.ignore else []
+
+
+def _complaints(
+    context: Context,
+    path: str,
+    comment: Suppression,
+    used: set[tuple[str, int, str]],
+    undecided: frozenset[str] | set[str],
+) -> Iterator[Finding]:
+    rule, file = all_rules()[UNUSED], context.files[path]
+    messages = [comment.problem] if comment.problem else []
+    for code in () if comment.problem else comment.codes:
+        if code not in all_rules() or code in _UNSUPPRESSIBLE:
+            messages.append(f"{code} is no rule that can be suppressed")
+        elif (path, comment.line, code) not in used and code not in undecided:
+            messages.append(f"it suppresses no {code} here")
+    for message in messages:
+        advice = "Write `# attngate: ignore[CODE] reason`, or delete the comment."
+        yield _finding(
+            rule, Hit(file.at(comment.line), f"a suppressing comment: {message}", advice), context
+        )
 
 
 def _order(finding: Finding) -> tuple[str, int, int, str, str]:

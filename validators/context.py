@@ -12,6 +12,7 @@ from attngate.validators.model import Kind, Level, Location
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
+    from attngate.validators.contracts.judge import Judge
     from attngate.validators.model import CheckOptions, Severity, Snapshot
     from attngate.validators.source import Source
 
@@ -109,3 +110,10 @@ class Context:
     options: CheckOptions
     files: Mapping[str, SourceFile]
     in_scope: frozenset[str] = field(default=frozenset())
+
+    @cached_property
+    def judge(self) -> Judge:
+        """Judges the calls of kernel components; shared by every rule that reports on them."""
+        from attngate.validators.contracts.judge import Judge
+
+        return Judge(self.snapshot, self.options, dict(self.files))

@@ -1,0 +1,256 @@
+"""Finds the calls that lead to a contract's entry point, wherever the name was passed through."""
+
+from __future__ import annotations
+
+import ast
+import re
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+from attngate.validators.resolve import (
+    Definition,
+    External,
+    Module,
+    Nothing,
+    Partial,
+    Resolver,
+    Unknown,
+    Value,
+    last_name,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from attngate.validators.contracts.schema import Build, Entry, Family
+    from attngate.validators.names import Names
+
+
+@dataclass(frozen=True, slots=True)
+class Target:
+    """What a call may lead to.
+
+    Attributes:
+        path: Dotted path outside the tree.
+        family: The contract file that knows it.
+        choices: Builds that have the entry point, with what each says; empty where none is recorded.
+        reason: Why nothing is recorded, "" where something is.
+        partials: Partial applications on the way, the outermost first.
+    """
+
+    path: str
+    family: Family
+    choices: tuple[tuple[Build, Entry], ...]
+    reason: str = ""
+    partials: tuple[Partial, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Site:
+    """One call.
+
+    Attributes:
+        module: Where it stands.
+        call: The call.
+        targets: What it may lead to.
+        doubts: What else the callee may be, as reasons; not empty means that the call is not decided.
+        is_partial: True where the entry point is not called but prepared by `functools.partial`.
+    """
+
+    module: Module
+    call: ast.Call
+    targets: tuple[Target, ...]
+    doubts: tuple[str, ...] = ()
+    is_partial: bool = False
+
+
+@dataclass(eq=False)
+class SiteFinder:
+    """Scans the files that can hold such a call, following aliases and parameters into further files."""
+
+    resolver: Resolver
+    families: tuple[Family, ...]
+    _known: dict[str, Target] = field(default_factory=dict)
+    _entry_names: dict[str, Family] = field(default_factory=dict)
+    _exported: set[str] = field(default_factory=set)
+    _local: dict[str, set[str]] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        for family in self.families:
+            by_path: dict[str, list[tuple[Build, Entry]]] = {}
+            for build in family.builds:
+                for entry in build.entries:
+                    self._entry_names[entry.name] = family
+                    for path in entry.paths:
+                        by_path.setdefault(path, []).append((build, entry))
+            for path, choices in by_path.items():
+                self._known[path] = Target(path, family, tuple(choices))
+
+    def sites(self) -> list[Site]:
+        """Every call of an entry point in the tree, in order of path and line."""
+        waiting = [
+            p for p, f in self.resolver.files.items() if self._is_worth_a_look(f.source.text)
+        ]
+        found: dict[str, list[Site]] = {}
+        while waiting:
+            path = waiting.pop()
+            words = len(self._exported)
+            local: dict[str, int] = {p: len(w) for p, w in self._local.items()}
+            self._follow_aliases(path)
+            found[path] = list(self._scan(path))
+            waiting += [
+                p for p, w in self._local.items() if len(w) != local.get(p, 0) and p not in waiting
+            ]
+            if len(self._exported) != words:
+                fresh = self._files_with(self._exported)
+                waiting += [p for p in fresh if p not in found and p not in waiting]
+        sites = [site for path in sorted(found) for site in found[path]]
+        return sorted(sites, key=lambda s: (s.module.file.path, s.call.lineno, s.call.col_offset))
+
+    def _is_worth_a_look(self, text: str) -> bool:
+        return any(word in text for family in self.families for word in family.modules)
+
+    def _files_with(self, words: set[str]) -> list[str]:
+        pattern = re.compile(rf"\b(?:{'|'.join(map(re.escape, sorted(words)))})\b")
+        return [p for p, f in self.resolver.files.items() if pattern.search(f.source.text)]
+
+    def _mentions(self, path: str, node: ast.AST) -> bool:
+        """True where a name in the expression may stand for an entry point."""
+        local = self._local.get(path, frozenset())
+        for part in ast.walk(node):
+            word = _word(part)
+            if word and (word in local or word in self._exported or self._is_worth_a_look(word)):
+                return True
+        return False
+
+    # Aliases
+
+    def _follow_aliases(self, path: str) -> None:
+        """Learn the names that this file gives to an entry point, and those that others can see."""
+        module = self.resolver.module_at(path)
+        local = self._local.setdefault(path, set())
+        for scope in module.names.scopes.values():
+            for name, bindings in scope.bindings.items():
+                if any(self._aliases(module, b.how, b.of) for b in bindings):
+                    local.add(name)
+                    self._export(scope, name)
+        for node in ast.walk(module.names.tree):
+            if isinstance(node, ast.Assign | ast.AnnAssign) and node.value is not None:
+                targets = node.targets if isinstance(node, ast.Assign) else [node.target]
+                names = [t.attr for t in targets if isinstance(t, ast.Attribute)]
+                if names and self._aliases(module, node.value, None):
+                    local.update(names)
+                    self._exported.update(n for n in names if not self._is_worth_a_look(n))
+
+    def _aliases(self, module: Module, how: ast.AST | None, of: ast.ImportFrom | None) -> bool:
+        path = module.file.path
+        if isinstance(how, ast.alias):
+            word = how.name if of is None else f"{of.module or ''}.{how.name}"
+            return self._is_worth_a_look(word) or how.name in self._exported
+        if not isinstance(how, ast.Name | ast.Attribute | ast.IfExp | ast.BoolOp | ast.Call):
+            return False
+        if not self._mentions(path, how):
+            return False
+        return any(self._target(v) for v in self.resolver.values(module, how))
+
+    def _export(self, scope: Names, name: str) -> None:
+        if scope.outer is None and not self._is_worth_a_look(name):
+            self._exported.add(name)
+
+    # Calls
+
+    def _scan(self, path: str) -> Iterator[Site]:
+        module = self.resolver.module_at(path)
+        for call in module.names.calls:
+            if self._mentions(path, call.func):
+                yield from self._site(module, call, call.func)
+            passed = [*call.args, *(k.value for k in call.keywords)]
+            for argument in passed:
+                if isinstance(argument, ast.Name | ast.Attribute) and self._mentions(
+                    path, argument
+                ):
+                    yield from self._passed_on(module, call, argument)
+
+    def _site(self, module: Module, call: ast.Call, func: ast.expr) -> Iterator[Site]:
+        values = self.resolver.values(module, func)
+        targets = tuple(t for v in values if (t := self._target(v)))
+        doubts = tuple(
+            _doubt(v) for v in values if not self._target(v) and not isinstance(v, Nothing)
+        )
+        is_named = last_name(func) in self._entry_names
+        unfollowed = [v for v in values if isinstance(v, Unknown)]
+        if not targets and is_named and unfollowed and len(unfollowed) == len(doubts):
+            family = self._entry_names[last_name(func)]
+            targets = (Target(ast.unparse(func), family, (), unfollowed[0].reason),)
+        if targets:
+            yield Site(module, call, targets, doubts)
+
+    def _passed_on(self, module: Module, call: ast.Call, argument: ast.expr) -> Iterator[Site]:
+        """An entry point given to a function of the tree, or prepared by `functools.partial`."""
+        targets = tuple(t for v in self.resolver.values(module, argument) if (t := self._target(v)))
+        if not targets:
+            return
+        for callee in self.resolver.values(module, call.func):
+            if isinstance(callee, External) and callee.path == "functools.partial":
+                yield Site(module, call, targets, is_partial=True)
+            elif isinstance(callee, Definition):
+                self._mark_parameter(callee, call, argument)
+
+    def _mark_parameter(self, callee: Definition, call: ast.Call, argument: ast.expr) -> None:
+        for function in _functions(callee):
+            arguments = function.args
+            named = [
+                a.arg for a in (*arguments.posonlyargs, *arguments.args, *arguments.kwonlyargs)
+            ]
+            words = [k.arg for k in call.keywords if k.value is argument and k.arg in named]
+            if argument in call.args:
+                skip = 1 if callee.instance or isinstance(callee.node, ast.ClassDef) else 0
+                position = call.args.index(argument) + skip
+                words += named[position : position + 1]
+            self._local.setdefault(callee.file, set()).update(w for w in words if w)
+
+    def _target(self, value: Value) -> Target | None:
+        partials: list[Partial] = []
+        while isinstance(value, Partial):
+            partials.append(value)
+            value = value.of
+        if not isinstance(value, External):
+            return None
+        known = self._known.get(value.path)
+        if known is not None:
+            return Target(known.path, known.family, known.choices, "", tuple(partials))
+        family = self._entry_names.get(value.path.rpartition(".")[2])
+        for reexport in family.reexports if family is not None else ():
+            if value.path.startswith(f"{reexport.prefix}.") and family is not None:
+                return Target(value.path, family, (), reexport.reason, tuple(partials))
+        return None
+
+
+def _functions(callee: Definition) -> list[ast.FunctionDef | ast.AsyncFunctionDef]:
+    if not isinstance(callee.node, ast.ClassDef):
+        return [callee.node]
+    return [n for n in callee.node.body if isinstance(n, ast.FunctionDef) and n.name == "__init__"]
+
+
+def _word(node: ast.AST) -> str:
+    match node:
+        case ast.Name():
+            return node.id
+        case ast.Attribute():
+            return node.attr
+        case ast.Constant(value=str(text)):
+            return text
+    return ""
+
+
+def _doubt(value: Value) -> str:
+    match value:
+        case External():
+            return f"it may also be {value.path}"
+        case Definition():
+            return f"it may also be {value.node.name} of {value.file}"
+        case Partial():
+            return "it may also be another partial application"
+        case Unknown():
+            return value.reason
+    return "it may also be a module"
