@@ -329,7 +329,8 @@ def _tensors_of(returned: Any) -> dict[str, torch.Tensor]:
 
 
 def _on_device(raw: torch.Tensor, device: str) -> torch.Tensor:
-    return raw if device == "cpu" else raw.to(device)
+    """In memory that torch allocated itself, so that alignment is what a real caller has."""
+    return raw.clone() if device == "cpu" else raw.to(device)
 
 
 def _wait_for(device: str) -> None:

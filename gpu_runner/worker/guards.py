@@ -212,7 +212,7 @@ def _name_change(run: Run, key: str, changed: torch.Tensor) -> Fault:
             if argument.role != "input":
                 kind = VerdictKind.WROTE_OUTSIDE
             where = position(hit)
-            message = f"call {run.call.id!r} changed {name}{where} ({what})"
+            message = f"call {run.call.id!r} changed {name} at {where} ({what})"
             return Fault(kind, f"{message}; {count_of(hit)}")
     names = ", ".join(name for name, _ in owners)
     distance = _distance(owners[0][1], first)
@@ -221,7 +221,7 @@ def _name_change(run: Run, key: str, changed: torch.Tensor) -> Fault:
     total = int(changed.sum())
     return Fault(
         kind,
-        f"call {run.call.id!r} wrote {total} bytes of the memory around {names}, the first "
+        f"call {run.call.id!r} changed {total} bytes of the memory around {names}, the first "
         f"{distance}",
         "look at the bounds of the stores and at the strides they assume",
     )
