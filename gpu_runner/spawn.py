@@ -101,23 +101,24 @@ class Process(subprocess.Popen[bytes]):
         if grace_s > 0:
             for number in (signal.SIGINT, signal.SIGTERM):
                 self._signal_group(number)
-                if self._ended_within(grace_s):
+                if self.ended_within(grace_s):
                     break
         self._signal_group(signal.SIGKILL)
         return self.wait()
 
-    def _signal_group(self, number: signal.Signals) -> None:
-        if self.returncode is None:  # once reaped, the number may belong to someone else
-            with contextlib.suppress(ProcessLookupError, PermissionError):
-                os.killpg(self.pid, number)
-
-    def _ended_within(self, seconds: float) -> bool:
+    def ended_within(self, seconds: float) -> bool:
+        """Wait at most so long for the process to end; True if it did."""
         deadline = time.monotonic() + seconds
         while not self.has_ended():
             if time.monotonic() > deadline:
                 return False
             time.sleep(0.01)
         return True
+
+    def _signal_group(self, number: signal.Signals) -> None:
+        if self.returncode is None:  # once reaped, the number may belong to someone else
+            with contextlib.suppress(ProcessLookupError, PermissionError):
+                os.killpg(self.pid, number)
 
 
 def start(
