@@ -17,7 +17,7 @@ import sys
 import time
 import uuid
 from importlib import metadata
-from typing import TYPE_CHECKING, Any, Self, TypeVar
+from typing import TYPE_CHECKING, Self, TypeVar
 
 from attngate.gpu_runner import channel, paths, protocol, spawn
 from attngate.gpu_runner.errors import (
@@ -37,6 +37,7 @@ if TYPE_CHECKING:
 
 ANSWER_S = 20.0
 START_S = 30.0
+_LOCK_S = 10.0  # a daemon that has not taken its lock by then has failed
 _T = TypeVar("_T")
 
 
@@ -56,6 +57,8 @@ class Client:
     def __init__(self, link: channel.Channel, name: str, token: str) -> None:
         """Say hello over `link`; raises ForeignSocketError where no daemon answers."""
         self._channel = link
+        self._identity = (name, token)
+        self._is_midway = False
         self.warnings: list[str] = []
         hello = protocol.Hello(
             protocol=protocol.PROTOCOL_VERSION,
@@ -107,12 +110,12 @@ class Client:
         Raises:
             RunnerError: The daemon refused, with its reason.
         """
-        reply = self._ask(protocol.Submit(jobs=tuple(requests)), protocol.Accepted)
+        reply = self._ask_again(protocol.Submit(jobs=tuple(requests)), protocol.Accepted)
         return list(reply.ids)
 
     def lookup(self, keys: Sequence[JobKey]) -> list[JobEvidence | None]:
         """The newest complete evidence for each key, or None."""
-        reply = self._ask(protocol.Lookup(keys=tuple(keys)), protocol.Found)
+        reply = self._ask_again(protocol.Lookup(keys=tuple(keys)), protocol.Found)
         return list(reply.evidence)
 
     def wait(
@@ -135,18 +138,28 @@ class Client:
             ConnectionLostError: The daemon ended meanwhile.
         """
         self._send(protocol.Wait(ids=tuple(ids), timeout_s=timeout_s))
+        self._is_midway = True  # an interruption leaves answers under way on this connection
         deadline = time.monotonic() + timeout_s + ANSWER_S
         while True:
-            reply = self._receive(deadline)
+            reply = self._read(self._receive_frame(deadline))
             if isinstance(reply, protocol.Reports):
+                self._is_midway = False
                 return list(reply.reports)
             update = _expect(reply, protocol.Progress)
             if progress is not None:
                 progress(list(update.reports))
 
     def status(self) -> protocol.StatusReply:
-        """What the daemon is and is doing; works with a daemon of any version."""
-        return self._ask(protocol.Status(), protocol.StatusReply)
+        """What the daemon is and is doing.
+
+        Of a daemon of another version whose jobs cannot be read, only the first part.
+        """
+        self._send(protocol.Status())
+        frame = self._receive_frame(time.monotonic() + ANSWER_S)
+        try:
+            return _expect(self._read(frame), protocol.StatusReply)
+        except MalformedMessageError:
+            return protocol.status_of_other_version(frame)
 
     def cancel(self, ids: Sequence[JobId], *, only_mine: bool = False) -> list[JobReport]:
         """Cancel jobs, with `only_mine` only those that nobody else asked for."""
@@ -179,8 +192,24 @@ class Client:
         self.close()
 
     def _ask(self, request: protocol.Request, kind: type[_T]) -> _T:
+        if self._is_midway:
+            self._reconnect()
         self._send(request)
-        return _expect(self._receive(time.monotonic() + ANSWER_S), kind)
+        return _expect(self._read(self._receive_frame(time.monotonic() + ANSWER_S)), kind)
+
+    def _ask_again(self, request: protocol.Request, kind: type[_T]) -> _T:
+        """As `_ask`, but where the daemon has just ended, ask its successor."""
+        try:
+            return self._ask(request, kind)
+        except ConnectionLostError:
+            self._reconnect()
+            return self._ask(request, kind)
+
+    def _reconnect(self) -> None:
+        self._channel.close()
+        successor = _reach(*self._identity)
+        self._channel, self.welcome = successor._channel, successor.welcome  # noqa: SLF001 - ours
+        self._is_midway = False
 
     def _send(self, request: protocol.Request) -> None:
         try:
@@ -188,7 +217,7 @@ class Client:
         except ConnectionLostError as error:
             raise _with_log(error) from error
 
-    def _receive(self, deadline: float) -> Any:
+    def _receive_frame(self, deadline: float) -> bytes:
         try:
             frame = self._channel.receive_bytes(max(0.0, deadline - time.monotonic()))
         except ConnectionLostError as error:
@@ -198,6 +227,9 @@ class Client:
                 f"the daemon at {paths.socket_path()} does not answer",
                 "see `attngate daemon logs`; `attngate daemon stop --force` ends it",
             )
+        return frame
+
+    def _read(self, frame: bytes) -> protocol.Reply:
         reply = protocol.decode_reply(frame)
         self.warnings += [text for text in reply.warnings if text not in self.warnings]
         return reply
@@ -306,19 +338,23 @@ def _reach(name: str, token: str) -> Client:
 def _start_and_attach(name: str, token: str) -> Client:
     """Start the daemon unless another client just did, and wait until it answers."""
     deadline = time.monotonic() + START_S
-    started = False
+    launched_at, was_alive = 0.0, False
     while time.monotonic() < deadline:
         with contextlib.suppress(ConnectionLostError):
             client = _attach(name, token)
             if client is not None:
                 return client
-        if not started and not is_alive():
+        alive = is_alive()
+        was_alive = was_alive or (alive and launched_at > 0)
+        if launched_at and not alive and (was_alive or time.monotonic() > launched_at + _LOCK_S):
+            break
+        if not launched_at and not alive:
             launch()
-            started = True
+            launched_at = time.monotonic()
         time.sleep(0.02)
     tail = log_tail()
     raise RunnerError(
-        f"the daemon did not answer within {START_S:.0f} seconds",
+        "the daemon could not be started" if launched_at else "the daemon does not answer",
         f"its log, {paths.daemon_log()}, ends with:\n{tail}" if tail else "",
     )
 

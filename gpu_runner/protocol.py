@@ -11,8 +11,9 @@ from enum import Enum
 from typing import Any
 
 import msgspec
+
 from attngate.gpu_runner.errors import MalformedMessageError
-from attngate.gpu_runner.evidence.key import JobKey  # noqa: TC002 - msgspec reads it at run time
+from attngate.gpu_runner.evidence.key import JobKey  # noqa: TC001 - msgspec reads it at run time
 from attngate.gpu_runner.worker.wire import Job, Verdict, VerdictKind
 
 PROTOCOL_VERSION = 1
@@ -371,6 +372,17 @@ Reply = (
     Welcome | Accepted | Found | Progress | Reports | StatusReply | LogLines | Stopping | Refused
 )
 
+
+class _StatusCore(msgspec.Struct, frozen=True, kw_only=True, tag_field="is", tag="status"):
+    protocol: int
+    version: str
+    code: str
+    interpreter: str
+    pid: int
+    started_at: float
+
+
+_status_core = msgspec.json.Decoder(_StatusCore)
 _encoder = msgspec.json.Encoder()
 _requests: msgspec.json.Decoder[Request] = msgspec.json.Decoder(Request)
 _replies: msgspec.json.Decoder[Reply] = msgspec.json.Decoder(Reply)
@@ -399,6 +411,14 @@ def decode_reply(frame: bytes) -> Reply:
         raise MalformedMessageError(
             f"not a reply of protocol {PROTOCOL_VERSION}: {error}"
         ) from None
+
+
+def status_of_other_version(frame: bytes) -> StatusReply:
+    """The part of a `StatusReply` that every version has; raises MalformedMessageError."""
+    try:
+        return msgspec.convert(_status_core.decode(frame), StatusReply, from_attributes=True)
+    except (msgspec.DecodeError, TypeError, ValueError) as error:
+        raise MalformedMessageError(f"not a daemon's status: {error}") from None
 
 
 def to_builtins(value: Any) -> Any:
