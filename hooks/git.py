@@ -170,6 +170,7 @@ class Repository:
         self.object_format = object_format
         self._hooks_folder = ""
         self._batch: subprocess.Popen[bytes] | None = None
+        self._partial: bool | None = None
         self._trees: dict[str, dict[bytes, FileEntry]] = {}
 
     @classmethod
@@ -242,6 +243,7 @@ class Repository:
         stdin: bytes = b"",
         accept: Sequence[int] = (0,),
         extra_env: Mapping[str, str] | None = None,
+        cwd: str = "",
     ) -> bytes:
         """Output of a git command that only reads.
 
@@ -250,12 +252,13 @@ class Repository:
             stdin: Given to the command.
             accept: Exit codes that are an answer.
             extra_env: Variables on top of `env`.
+            cwd: Where it runs; "" for `folder`.
 
         Raises:
             RefusedError: Git failed; its own words.
         """
         env = {**self.env, **extra_env} if extra_env else self.env
-        done = _run([self.git, *_SETTINGS, *arguments], self.folder, env, stdin)
+        done = _run([self.git, *_SETTINGS, *arguments], cwd or self.folder, env, stdin)
         if done.returncode not in accept:
             raise _failed(arguments, done)
         return done.stdout
@@ -473,16 +476,27 @@ class Repository:
         """Raw bytes of a blob; None where a partial clone has not fetched it.
 
         Raises:
-            RefusedError: The object is damaged or no blob.
+            RefusedError: The object is damaged, lost, or no blob.
         """
         found = self.read_object(oid)
-        if found is None:
+        if found is None and self._is_partial():
             return None
+        if found is None:
+            raise RefusedError(
+                f"object {oid} is missing or damaged in {self.git_dir}", "run `git fsck`"
+            )
         if found[0] != b"blob":
             raise RefusedError(
                 f"object {oid} is a {found[0].decode()}, not a file", "run `git fsck`"
             )
         return found[1]
+
+    def _is_partial(self) -> bool:
+        """True for a clone that may lack objects which its remote has."""
+        if self._partial is None:
+            keys = r"^(extensions\.partialclone|remote\..*\.promisor)$"
+            self._partial = bool(self.run("config", "--get-regexp", keys, accept=(0, 1)))
+        return self._partial
 
     def read_object(self, oid: str) -> tuple[bytes, bytes] | None:
         """Type and contents of an object, through one long-lived process; None where it is missing."""
@@ -540,9 +554,11 @@ class Repository:
                 b"%o %s\t%s\0" % (entry.mode, entry.oid.encode("ascii"), path)
                 for path, entry in snapshot.files.items()
             )
-            # An index of our own, in a folder of our own, and a work tree without any files.
+            # An index of our own in a folder of our own, which is also the work tree: git looks
+            # for attributes in the current folder first.
             env = {"GIT_INDEX_FILE": index, "GIT_WORK_TREE": folder}
-            self.run(*_PRIVATE, "update-index", "-z", "--index-info", stdin=lines, extra_env=env)
+            write = (*_PRIVATE, "update-index", "-z", "--index-info")
+            self.run(*write, stdin=lines, extra_env=env, cwd=folder)
             shape = (
                 "--cached",
                 "--check",
@@ -550,9 +566,8 @@ class Repository:
                 "--no-ext-diff",
                 "--ignore-submodules=all",
             )
-            text = self.run(
-                "diff-index", *shape, base or self.empty_tree(), extra_env=env, accept=(0, 2)
-            )
+            against = base or self.empty_tree()
+            text = self.run("diff-index", *shape, against, extra_env=env, cwd=folder, accept=(0, 2))
         return _whitespace_lines(text, snapshot.files)
 
     # -- history -------------------------------------------------------------------------------
