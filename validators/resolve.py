@@ -11,13 +11,11 @@ import ast
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from attngate.validators.names import FileNames, FunctionNode, Names
-
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
     from attngate.validators.context import SourceFile
-    from attngate.validators.names import Binding
+    from attngate.validators.names import Binding, FileNames, FunctionNode, Names
 
 _MAX_DEPTH = 60
 _TRANSPARENT = ("typing.cast",)
@@ -137,9 +135,7 @@ class Resolver:
             file = self.files[path]
             is_package = path.rpartition("/")[2].startswith("__init__.")
             name = self._names.get(path, path)
-            module = self._modules[path] = Module(
-                name, file, FileNames(file.source.tree), is_package
-            )
+            module = self._modules[path] = Module(name, file, file.source.names, is_package)
         return module
 
     def has_module(self, name: str) -> bool:

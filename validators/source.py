@@ -19,6 +19,8 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from typing import TYPE_CHECKING
 
+from attngate.validators.names import FileNames
+
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
@@ -60,6 +62,11 @@ class Source:
             return ast.Module(body=[], type_ignores=[])
         with quiet_parser():
             return ast.parse(self.text)
+
+    @cached_property
+    def names(self) -> FileNames:
+        """The scopes of the syntax tree, kept with the blob like the tree itself."""
+        return FileNames(self.tree)
 
     @cached_property
     def lines(self) -> list[str]:

@@ -19,7 +19,6 @@ from attngate.validators.contracts.sites import Site, SiteFinder, Target
 from attngate.validators.installed import describe
 from attngate.validators.model import Build as ExpectedBuild
 from attngate.validators.model import CallVerdict, ContractCall, Level, Severity
-from attngate.validators.names import FileNames
 from attngate.validators.pins import Pin, builds_for, read_pins
 from attngate.validators.resolve import Resolver, short
 
@@ -139,17 +138,10 @@ class Judge:
     def _compare(self, site: Site, target: Target, basis: Basis) -> Comparison:
         arguments = Arguments(site.call)
         for partial in reversed(target.partials):
-            owner = self._names_of(site, partial.file)
-            arguments.add(partial.call, partial.call.args[1:], owner)
+            names = self.files[partial.file].source.names
+            arguments.add(partial.call, partial.call.args[1:], names)
         arguments.add(site.call, site.call.args, site.module.names)
         return compare(arguments, basis.entry, basis.signature, target.family, site.module.names)
-
-    def _names_of(self, site: Site, path: str) -> FileNames:
-        return (
-            site.module.names
-            if path == site.module.file.path
-            else FileNames(self.files[path].source.tree)
-        )
 
     # The builds that count
 
@@ -208,12 +200,7 @@ class Judge:
     def _no_violation(
         self, site: Site, doubts: list[str], compared: list[tuple[Target, Basis, Comparison]]
     ) -> Judgement:
-        split = [b.build.id for _, b, c in compared if c.problems]
-        if split:
-            doubts = [
-                f"it depends on the build: {', '.join(dict.fromkeys(split))} refuses it",
-                *doubts,
-            ]
+        doubts = [*_split(compared), *doubts]
         doubts += [d for _, _, c in compared for d in c.doubts if d not in doubts]
         if doubts:
             return self._undecided(site, "; ".join(dict.fromkeys(doubts)), compared)
@@ -246,6 +233,22 @@ class Judge:
         level = Level.SOURCE_INSPECTED if _by_installed(basis, problem) else basis.level
         location = site.module.file.at_node(problem.node)  # type: ignore[arg-type]
         return Judged(problem, location, severity, _origin(compared, problem), level)
+
+
+def _split(compared: list[tuple[Target, Basis, Comparison]]) -> list[str]:
+    """Why a call is not decided that some of what it is compared with refuses, and some does not."""
+    refused = [(t, b) for t, b, c in compared if c.problems]
+    if not refused:
+        return []
+    accepted = [t for t, _, c in compared if not c.problems]
+    ways = [t for t, _ in refused if t not in accepted]
+    if not ways:
+        builds = ", ".join(dict.fromkeys(b.build.id for _, b in refused))
+        return [f"it depends on the build: {builds} refuses it"]
+    partial = " with what `functools.partial` binds" if ways[0].partials else ""
+    return [
+        f"the callee is bound in several ways, and only as {ways[0].path}{partial} it would be refused"
+    ]
 
 
 def _recorded_bases(target: Target, expected: ExpectedBuild) -> list[Basis]:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import ast
-import re
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
@@ -94,16 +93,13 @@ class SiteFinder:
         found: dict[str, list[Site]] = {}
         while waiting:
             path = waiting.pop()
-            words = len(self._exported)
-            local: dict[str, int] = {p: len(w) for p, w in self._local.items()}
+            words = set(self._exported)
+            marked = {p: len(w) for p, w in self._local.items()}
             self._follow_aliases(path)
             found[path] = list(self._scan(path))
-            waiting += [
-                p for p, w in self._local.items() if len(w) != local.get(p, 0) and p not in waiting
-            ]
-            if len(self._exported) != words:
-                fresh = self._files_with(self._exported)
-                waiting += [p for p in fresh if p not in found and p not in waiting]
+            again = [p for p, w in self._local.items() if len(w) != marked.get(p, 0)]
+            fresh = [p for p in self._files_with(self._exported - words) if p not in found]
+            waiting += [p for p in dict.fromkeys(again + fresh) if p not in waiting]
         sites = [site for path in sorted(found) for site in found[path]]
         return sorted(sites, key=lambda s: (s.module.file.path, s.call.lineno, s.call.col_offset))
 
@@ -111,12 +107,12 @@ class SiteFinder:
         return any(word in text for family in self.families for word in family.modules)
 
     def _files_with(self, words: set[str]) -> list[str]:
-        pattern = re.compile(rf"\b(?:{'|'.join(map(re.escape, sorted(words)))})\b")
-        return [p for p, f in self.resolver.files.items() if pattern.search(f.source.text)]
+        """Files that hold one of the words; a part of a longer word is no harm, only a look too many."""
+        return [p for p, f in self.resolver.files.items() if any(w in f.source.text for w in words)]
 
     def _mentions(self, path: str, node: ast.AST) -> bool:
         """True where a name in the expression may stand for an entry point."""
-        local = self._local.get(path, frozenset())
+        local = self._local.get(path, ())
         for part in ast.walk(node):
             word = _word(part)
             if word and (word in local or word in self._exported or self._is_worth_a_look(word)):
