@@ -39,6 +39,7 @@ class Candidate:
 
     def __init__(self) -> None:
         self._loaded: _Loaded | None = None
+        self._asked = False
 
     def handle(self, request: dict[str, Any]) -> dict[str, Any]:
         """The reply to one frame."""
@@ -49,6 +50,9 @@ class Candidate:
         return refusal("internal", f"the candidate cannot {request['op']!r} now")
 
     def _load(self, job: wire.Job, folder: str) -> dict[str, Any]:
+        if self._asked:
+            return refusal("internal", "a candidate loads one target only")
+        self._asked = True
         if job.device == "cuda" and not torch.cuda.is_available():
             return _no_device()
         imports = TreeImports(job)
@@ -86,12 +90,13 @@ def load(job: wire.Job, imports: TreeImports, folder: str) -> _Loaded:
     """Import the target from the tree and fit its adapter; raises as `Candidate` expects."""
     imports.install(folder)
     target = resolve(imports)
-    adapter = _adapter_of(job)
+    adapter = adapter_of(job)
     fit = adapter.fit(target, job.target.options)
     return _Loaded(job, imports, folder, target, adapter, fit)
 
 
-def _adapter_of(job: wire.Job) -> Any:
+def adapter_of(job: wire.Job) -> Any:
+    """The repository's own adapter or the suite's; raises LoadError or DoesNotFitError."""
     if job.target.adapter:
         try:
             return UserAdapter(job.tree_root, job.target.adapter)
