@@ -18,6 +18,7 @@ from attngate.validators.model import MODE_SYMLINK, FileEntry, Snapshot
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
+
     from conftest import Lab
 
 
