@@ -80,7 +80,9 @@ def hook_names(text: str) -> list[str]:
 
 
 def is_ours(path: str) -> bool:
-    """True for a hook file that `attngate install` wrote."""
+    """True for a hook file that `attngate install` wrote (a link to one is somebody else's)."""
+    if os.path.islink(path):
+        return False
     try:
         with open(path, "rb") as file:
             return _MARK in file.read(200)
