@@ -50,6 +50,8 @@ def key_of(repository: Repository, state: IndexState) -> str:
         state.digest().encode(),
         " ".join(repository.merge_parents_trees()).encode(),
         b"rebase" if repository.is_rebase_in_progress() else b"",
+        # A commit being made is told from a check by hand by this variable.
+        b"commit" if repository.user_env.get("GIT_INDEX_FILE") else b"",
         _environment(repository.user_env),
         tool_digest().encode(),
         *(_fingerprint(path) for path in _git_files(repository)),
