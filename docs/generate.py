@@ -9,10 +9,16 @@ is written and the pages that are out of date are named. tests/architecture/test
 from __future__ import annotations
 
 import argparse
+import importlib
 import inspect
 import sys
-from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+    from attngate.validators.contracts.schema import Entry, Observation
 
 DOCS = Path(__file__).parent
 NOTE = "<!-- Written by docs/generate.py; edit its source instead. -->\n\n"
@@ -79,9 +85,81 @@ def suites_page() -> str:
     return "\n".join(parts)
 
 
+def rules_page() -> str:
+    """Every rule from its docstring."""
+    from attngate.validators import check
+    from attngate.validators.registry import all_rules
+
+    intro = inspect.getdoc(check) or ""
+    parts = [
+        "# Rules\n",
+        intro.partition("\n\n")[2],
+        "\n`attngate explain CODE` prints the same.\n",
+    ]
+    rules = all_rules().values()
+    parts += [
+        f"- [{r.code} {r.name}](#{r.code.lower()}-{r.name}) ({r.severity.value})" for r in rules
+    ]
+    for rule in rules:
+        parts.append(f"\n## {rule.code} {rule.name}\n\n{rule.summary}\n")
+        parts.append(f"**Why.** {rule.why}\n\n**Instead.** {rule.instead}")
+    parts.append("\n## Suppressing a finding\n")
+    parts.append(inspect.getdoc(importlib.import_module("attngate.validators.suppress")) or "")
+    return "\n".join(parts)
+
+
+def contracts_page() -> str:
+    """Every recorded component build with its entry points and observations."""
+    from attngate.validators.contracts import judge
+    from attngate.validators.contracts.load import all_builds
+
+    builds = all_builds()
+    parts = ["# Contracts\n", inspect.getdoc(judge) or "", ""]
+    parts += [f"- [{build.id}](#{build.id})" for build in builds]
+    for build in builds:
+        parts.append(f"\n## {build.id}\n\n{build.title}; component `{build.component}`.\n")
+        local = f", with a local version that begins with `{build.local}`" if build.local else ""
+        parts.append(f"Generation: {build.since} up to, not including, {build.before}{local}.\n")
+        for entry in build.entries:
+            parts += [f"### {build.id}: {entry.name}\n", *_entry(entry)]
+        parts += [
+            f"### {build.id}: observations\n",
+            "| what | level | build, device, date | source |",
+        ]
+        parts += ["|---|---|---|---|", *(_observation(seen) for seen in build.observations)]
+    return "\n".join(parts)
+
+
+def _entry(entry: Entry) -> Iterator[str]:
+    yield f"```python\n{entry.paths[0]}{entry.signature}\n```\n"
+    for name, advice in entry.rejected.items():
+        yield f"- refuses `{name}`. {advice}"
+    for name, advice in entry.unlisted.items():
+        yield f"- `{name}` is not in the list, and nobody saw it refused. {advice}"
+    for name in entry.unrecorded:
+        yield f"- `{name}`: callers pass it, and nobody has observed it here"
+    for row in entry.returns:
+        options = ", ".join(f"`{name}={value}`" for name, value in row.when.items())
+        yield f"- returns {', '.join(row.values)}{f' with {options}' if options else ''}"
+    for constraint in entry.constraints:
+        yield f"- refuses: {constraint.message}. {constraint.advice}"
+    if entry.lse is not None:
+        lse = entry.lse
+        yield f"- log-sum-exp: {lse.layout} {lse.dtype}, base {lse.base}, a row without keys is {lse.empty}"
+    yield ""
+
+
+def _observation(seen: Observation) -> str:
+    device = seen.device if seen.device != "none" else "source only"
+    where = f"{', '.join(seen.builds)}, {device}, {seen.date}"
+    return f"| {_cell(seen.statement)} | {seen.level.value} | {where} | {_cell(seen.source)} |"
+
+
 PAGES: dict[str, Callable[[], str]] = {
     "cli.md": cli_page,
     "suites.md": suites_page,
+    "rules.md": rules_page,
+    "contracts.md": contracts_page,
 }
 
 

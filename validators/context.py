@@ -37,7 +37,7 @@ class SourceFile:
         """A location in this file with the name of the function or class around it."""
         return Location(self.path, line, column, end_line, self.symbol_at(line))
 
-    def at_node(self, node: ast.expr | ast.stmt) -> Location:
+    def at_node(self, node: ast.expr | ast.stmt | ast.keyword) -> Location:
         """The location of a node of this file's syntax tree."""
         return self.at(node.lineno, node.col_offset + 1, node.end_lineno)
 

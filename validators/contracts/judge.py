@@ -13,8 +13,9 @@ from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import TYPE_CHECKING
 
+from attngate.validators.contracts.basis import Basis, is_generation
 from attngate.validators.contracts.load import families
-from attngate.validators.contracts.match import Arguments, Breach, Comparison, Problem, compare
+from attngate.validators.contracts.match import Arguments, Comparison, Problem, compare
 from attngate.validators.contracts.sites import Site, SiteFinder, Target
 from attngate.validators.installed import describe
 from attngate.validators.model import Build as ExpectedBuild
@@ -24,45 +25,15 @@ from attngate.validators.resolve import Resolver, short
 
 if TYPE_CHECKING:
     import ast
+    from collections.abc import Sequence
 
     from attngate.validators.context import SourceFile
-    from attngate.validators.contracts.schema import Build, Entry
-    from attngate.validators.installed import InstalledCallable, InstalledComponent
+    from attngate.validators.installed import InstalledComponent
     from attngate.validators.model import CheckOptions, Location, Snapshot
-    from attngate.validators.signatures import Signature
 
-    Choice = tuple[Build, Entry]
-
-# What a signature alone decides; the rest rests on observations also where the source is installed.
-_BY_SIGNATURE = (Breach.KEYWORD, Breach.ARGUMENTS, Breach.ORDER)
-
-
-@dataclass(frozen=True, slots=True)
-class Basis:
-    """One thing that a call is compared with.
-
-    Attributes:
-        build: The contract build.
-        entry: Its entry point.
-        exact: True where the expected build is one that was observed.
-        why: The build and how it was chosen, in words.
-        level: How strongly it is established.
-        installed: The installed definition, where it is known.
-        installed_why: Where that lies, in words.
-    """
-
-    build: Build
-    entry: Entry
-    exact: bool
-    why: str
-    level: Level
-    installed: InstalledCallable | None = None
-    installed_why: str = ""
-
-    @property
-    def signature(self) -> Signature:
-        """The signature that counts."""
-        return self.installed.signature if self.installed is not None else self.entry.signature
+    Compared = tuple[Target, Basis, Comparison]
+    # One problem as each of the things a call is compared with has found it.
+    Agreed = list[Problem]
 
 
 @dataclass(frozen=True, slots=True)
@@ -161,59 +132,40 @@ class Judge:
         distributions = tuple(d for build, _ in target.choices for d in build.distributions)
         expected = self.expected(component, distributions)
         if not expected:
-            return [
-                Basis(
-                    b,
-                    e,
-                    exact=False,
-                    why=f"{_known_as(b)}; no build of {component} is known here",
-                    level=_level(b),
-                )
-                for b, e in target.choices
-            ]
+            return [Basis(build, entry, None) for build, entry in target.choices]
         return [basis for build in expected for basis in _recorded_bases(target, build)]
 
     def _installed_bases(self, target: Target, installed: InstalledComponent) -> list[Basis]:
-        name = target.choices[0][1].name
         origin = describe(installed)
-        version = ExpectedBuild(installed.version, origin)
-        seen = installed.callables.get(name)
+        expected = ExpectedBuild(installed.version, origin)
+        seen = installed.callables.get(target.choices[0][1].name)
         where = f"{origin}, {seen.file} line {seen.line}" if seen is not None else ""
         return [
-            Basis(b.build, b.entry, b.exact, b.why, b.level, seen, where)
-            for b in _recorded_bases(target, version)
+            replace(b, installed=seen, installed_why=where)
+            for b in _recorded_bases(target, expected)
         ]
 
     # Verdicts
 
-    def _undecided(
-        self,
-        site: Site,
-        reason: str,
-        compared: list[tuple[Target, Basis, Comparison]] | None = None,
-    ) -> Judgement:
-        origin, level = (
-            ("", Level.UNTESTED) if not compared else (compared[0][1].why, compared[0][1].level)
-        )
+    def _undecided(self, site: Site, reason: str, compared: Sequence[Compared] = ()) -> Judgement:
+        origin, level = "", Level.UNTESTED
+        if compared:
+            origin, level = compared[0][1].conforming_why, compared[0][1].conforming_level
         return Judgement(_contract_call(site, CallVerdict.UNKNOWN, reason, origin, level))
 
-    def _no_violation(
-        self, site: Site, doubts: list[str], compared: list[tuple[Target, Basis, Comparison]]
-    ) -> Judgement:
-        doubts = [*_split(compared), *doubts]
-        doubts += [d for _, _, c in compared for d in c.doubts if d not in doubts]
+    def _no_violation(self, site: Site, doubts: list[str], compared: list[Compared]) -> Judgement:
+        doubts = [*_split(compared), *doubts, *(d for _, _, c in compared for d in c.doubts)]
         if doubts:
             return self._undecided(site, "; ".join(dict.fromkeys(doubts)), compared)
         basis = compared[0][1]
         reason = "arguments and returned values agree; dtypes, shapes and head sizes are not visible here"
+        origin = _joined([b.conforming_why for _, b, _ in compared])
         return Judgement(
-            _contract_call(site, CallVerdict.CONFORMS, reason, _origin(compared, None), basis.level)
+            _contract_call(site, CallVerdict.CONFORMS, reason, origin, basis.conforming_level)
         )
 
-    def _violation(
-        self, site: Site, agreed: list[Problem], compared: list[tuple[Target, Basis, Comparison]]
-    ) -> Judgement:
-        judged = tuple(self._weigh(site, problem, compared) for problem in agreed)
+    def _violation(self, site: Site, agreed: list[Agreed], compared: list[Compared]) -> Judgement:
+        judged = tuple(self._weigh(site, problems, compared) for problems in agreed)
         call = _contract_call(
             site,
             CallVerdict.VIOLATES,
@@ -224,105 +176,29 @@ class Judge:
         )
         return Judgement(call, judged)
 
-    def _weigh(
-        self, site: Site, problem: Problem, compared: list[tuple[Target, Basis, Comparison]]
-    ) -> Judged:
-        settled = [_settles(basis, problem) for _, basis, _ in compared]
-        severity = Severity.ERROR if all(settled) and problem.certain else Severity.WARNING
-        basis = compared[0][1]
-        level = Level.SOURCE_INSPECTED if _by_installed(basis, problem) else basis.level
-        location = site.module.file.at_node(problem.node)  # type: ignore[arg-type]
-        return Judged(problem, location, severity, _origin(compared, problem), level)
-
-
-def _split(compared: list[tuple[Target, Basis, Comparison]]) -> list[str]:
-    """Why a call is not decided that some of what it is compared with refuses, and some does not."""
-    refused = [(t, b) for t, b, c in compared if c.problems]
-    if not refused:
-        return []
-    accepted = [t for t, _, c in compared if not c.problems]
-    ways = [t for t, _ in refused if t not in accepted]
-    if not ways:
-        builds = ", ".join(dict.fromkeys(b.build.id for _, b in refused))
-        return [f"it depends on the build: {builds} refuses it"]
-    partial = " with what `functools.partial` binds" if ways[0].partials else ""
-    return [
-        f"the callee is bound in several ways, and only as {ways[0].path}{partial} it would be refused"
-    ]
+    def _weigh(self, site: Site, problems: Agreed, compared: list[Compared]) -> Judged:
+        """The weight of a problem that everything the call is compared with has found."""
+        found = list(zip((basis for _, basis, _ in compared), problems, strict=True))
+        is_settled = all(basis.settles(problem) and problem.certain for basis, problem in found)
+        basis, problem = min(found, key=lambda pair: pair[1].certain)
+        return Judged(
+            problem,
+            site.module.file.at_node(problem.node),
+            Severity.ERROR if is_settled else Severity.WARNING,
+            _joined([b.why(p) for b, p in found]),
+            basis.level(problem),
+        )
 
 
 def _recorded_bases(target: Target, expected: ExpectedBuild) -> list[Basis]:
-    """What is recorded for a build: its own observations, else its generation's, else everything."""
-    own = [(b, e) for b, e in target.choices if _is_observed(b, expected.version)]
-    if own:
-        return [
-            Basis(
-                b,
-                e,
-                exact=True,
-                why=f"{_known_as(b)}, for {expected.version} ({expected.origin})",
-                level=_level(b),
-            )
-            for b, e in own
-        ]
-    same = [(b, e) for b, e in target.choices if _is_generation(b, expected.version)]
-    due = f"due for revalidation on {expected.version or 'an unknown version'} ({expected.origin})"
-    return [
-        Basis(b, e, exact=False, why=f"{_known_as(b)}; {due}", level=_level(b))
-        for b, e in same or target.choices
-    ]
+    """What is recorded for a build: its own generation, else everything there is."""
+    own = [(b, e) for b, e in target.choices if is_generation(b, expected.version)]
+    return [Basis(build, entry, expected) for build, entry in own or target.choices]
 
 
-def _is_observed(build: Build, version: str) -> bool:
-    if version in build.observed:
-        return True
-    return (
-        not build.local
-        and _is_generation(build, version)
-        and version.partition("+")[0] in build.observed
-    )
-
-
-def _is_generation(build: Build, version: str) -> bool:
-    from packaging.version import InvalidVersion, Version
-
-    try:
-        parsed = Version(version)
-    except InvalidVersion:
-        return False
-    if not Version(build.since) <= Version(parsed.public) < Version(build.before):
-        return False
-    local = parsed.local or ""
-    return local.startswith(build.local) if build.local else not _has_vendor(local)
-
-
-def _has_vendor(local: str) -> bool:
-    """True for a local part that one of the recorded vendor builds claims."""
-    vendors = {b.local for f in families().values() for b in f.builds if b.local}
-    return any(local.startswith(vendor) for vendor in vendors)
-
-
-def _known_as(build: Build) -> str:
-    seen = build.observations[0]
-    device = f" on {seen.device}" if seen.device != "none" else ""
-    return f"contract {build.id}, {seen.level.value} {seen.date}{device} for {seen.build}"
-
-
-def _level(build: Build) -> Level:
-    return build.observations[0].level
-
-
-def _by_installed(basis: Basis, problem: Problem) -> bool:
-    return basis.installed is not None and problem.breach in _BY_SIGNATURE
-
-
-def _settles(basis: Basis, problem: Problem) -> bool:
-    return basis.exact or _by_installed(basis, problem)
-
-
-def _agreed(comparisons: list[Comparison]) -> list[Problem]:
-    """The problems that every comparison found; the first one's words, certain only if all are."""
-    found: list[Problem] = []
+def _agreed(comparisons: list[Comparison]) -> list[Agreed]:
+    """The problems that every comparison found, each as seen by all of them."""
+    found: list[Agreed] = []
     for problem in comparisons[0].problems:
         same = [
             next(
@@ -336,25 +212,29 @@ def _agreed(comparisons: list[Comparison]) -> list[Problem]:
             for c in comparisons
         ]
         if all(same):
-            is_certain = all(p.certain for p in same if p is not None)
-            found.append(problem if is_certain == problem.certain else _uncertain(problem))
+            found.append([p for p in same if p is not None])
     return found
 
 
-def _uncertain(problem: Problem) -> Problem:
-    return replace(problem, certain=False)
+def _joined(origins: list[str]) -> str:
+    distinct = list(dict.fromkeys(origins))
+    return distinct[0] if len(distinct) == 1 else f"all of: {'; '.join(distinct)}"
 
 
-def _origin(compared: list[tuple[Target, Basis, Comparison]], problem: Problem | None) -> str:
-    basis = compared[0][1]
-    if basis.installed is not None and (problem is None or _by_installed(basis, problem)):
-        return basis.installed_why
-    others = list(dict.fromkeys(b.why for _, b, _ in compared))
-    return (
-        others[0]
-        if len(others) == 1
-        else f"{len(others)} recorded builds agree: {'; '.join(others)}"
-    )
+def _split(compared: list[Compared]) -> list[str]:
+    """Why a call is not decided that some of what it is compared with refuses, and some does not."""
+    refused = [(t, b) for t, b, c in compared if c.problems]
+    if not refused:
+        return []
+    accepted = [t for t, _, c in compared if not c.problems]
+    ways = [t for t, _ in refused if t not in accepted]
+    if not ways:
+        builds = ", ".join(dict.fromkeys(b.build.id for _, b in refused))
+        return [f"it depends on the build: {builds} refuses it"]
+    partial = " with what `functools.partial` binds" if ways[0].partials else ""
+    return [
+        f"the callee is bound in several ways, and only as {ways[0].path}{partial} it would be refused"
+    ]
 
 
 def _contract_call(

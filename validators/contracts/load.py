@@ -7,7 +7,7 @@ from importlib import resources
 
 import msgspec
 
-from attngate.validators.contracts.schema import Family
+from attngate.validators.contracts.schema import Build, Entry, Family
 
 
 @cache
@@ -19,6 +19,11 @@ def families() -> dict[str, Family]:
             family = parse(item.read_bytes(), item.name)
             found[family.name] = family
     return found
+
+
+def all_builds() -> list[Build]:
+    """Every generation of every component that is recorded."""
+    return [build for family in families().values() for build in family.builds]
 
 
 def parse(raw: bytes, name: str) -> Family:
@@ -36,19 +41,22 @@ def parse(raw: bytes, name: str) -> Family:
     except msgspec.DecodeError as error:
         raise ValueError(f"contract {name}: {error}") from error
     for build in family.builds:
-        seen = {o.id for o in build.observations}
         for entry in build.entries:
-            needed = {entry.parameters_seen, *(r.seen for r in entry.returns)}
-            needed |= {c.seen for c in entry.constraints}
-            needed |= {entry.rejected_seen} if entry.rejected else set()
-            if needed - seen - {""} or "" in needed:
-                lost = ", ".join(sorted(needed - seen)) or "one is not named"
-                raise ValueError(f"contract {name}: {build.id}.{entry.name}: observation {lost}")
-            names = {p.name for p in entry.signature.parameters}
-            used = {n for r in entry.returns for n in r.when} | set(entry.roles)
-            used |= {n for c in entry.constraints for n in c.refuses}
-            if used - names:
-                raise ValueError(
-                    f"contract {name}: {build.id}.{entry.name}: no parameter {sorted(used - names)}"
-                )
+            _require_references(build, entry, name)
     return family
+
+
+def _require_references(build: Build, entry: Entry, name: str) -> None:
+    """Every observation and parameter that an entry point refers to exists."""
+    where = f"contract {name}: {build.id}.{entry.name}"
+    needed = [entry.parameters_seen, *(r.seen for r in entry.returns)]
+    needed += [c.seen for c in entry.constraints]
+    needed += [entry.rejected_seen] if entry.rejected else []
+    unseen = sorted(set(needed) - {o.id for o in build.observations})
+    if unseen:
+        raise ValueError(f"{where}: no observation {unseen}")
+    used = {n for r in entry.returns for n in r.when} | set(entry.roles)
+    used |= {n for c in entry.constraints for n in c.refuses}
+    unknown = sorted(used - {p.name for p in entry.signature.parameters})
+    if unknown:
+        raise ValueError(f"{where}: no parameter {unknown}")

@@ -20,8 +20,11 @@ if TYPE_CHECKING:
     from attngate.validators.names import FileNames
     from attngate.validators.signatures import Parameter, Signature
 
+Place = ast.expr | ast.stmt | ast.keyword
+
 _TUPLE_ATTRIBUTES = frozenset(dir(tuple))
 _MIN_ORDER_HINTS = 2
+_UNKNOWN_KEYWORD = "Leave it out, or look up what it is called here."
 
 
 class Breach(Enum):
@@ -42,6 +45,7 @@ class Problem:
         breach: How.
         subject: What, as a word that is the same for every build that finds it.
         node: Where.
+        seen: The observation that says so.
         message: One sentence.
         expected: What the contract says.
         observed: What the source says.
@@ -51,7 +55,8 @@ class Problem:
 
     breach: Breach
     subject: str
-    node: ast.AST
+    node: Place
+    seen: str
     message: str
     expected: str = ""
     observed: str = ""
@@ -73,7 +78,7 @@ class Arguments:
 
     call: ast.Call
     positional: list[ast.expr] = field(default_factory=list)
-    keywords: dict[str, tuple[ast.expr, ast.AST]] = field(default_factory=dict)
+    keywords: dict[str, tuple[ast.expr, Place]] = field(default_factory=dict)
     open_positions: bool = False
     open_keywords: bool = False
 
@@ -94,7 +99,7 @@ class Arguments:
             for name, value in (visible or {}).items():
                 self.keywords[name] = (value, self._place(call, keyword))
 
-    def _place(self, call: ast.Call, keyword: ast.keyword) -> ast.AST:
+    def _place(self, call: ast.Call, keyword: ast.keyword) -> Place:
         return keyword if call is self.call else self.call
 
     def doubts(self) -> list[str]:
@@ -168,16 +173,17 @@ def _unknown_keywords(
             continue
         if is_recorded and name in entry.unrecorded:
             continue
-        is_seen = name in entry.rejected or not is_recorded
+        is_seen = name in entry.rejected or entry.complete or not is_recorded
         verb = "does not take" if is_seen else "is not known to take"
         yield Problem(
             Breach.KEYWORD,
             name,
             place,
+            entry.rejected_seen if name in entry.rejected else entry.parameters_seen,
             f"{entry.name} {verb} the keyword `{name}`",
             expected=str(signature),
             observed=f"{name}={short(value)}",
-            advice=entry.rejected.get(name, "Leave it out, or look up what it is called here."),
+            advice=(entry.rejected | entry.unlisted).get(name, _UNKNOWN_KEYWORD),
             certain=is_seen,
         )
 
@@ -190,6 +196,7 @@ def _wrong_counts(arguments: Arguments, entry: Entry, signature: Signature) -> I
             Breach.ARGUMENTS,
             "too many",
             arguments.positional[len(positional)],
+            entry.parameters_seen,
             f"{entry.name} takes at most {len(positional)} arguments by position, {given} are passed",
             expected=str(signature),
             advice="Pass the later ones by keyword.",
@@ -208,6 +215,7 @@ def _wrong_counts(arguments: Arguments, entry: Entry, signature: Signature) -> I
             Breach.ARGUMENTS,
             f"missing {listed}",
             arguments.call,
+            entry.parameters_seen,
             f"{entry.name} is called without {listed}",
             expected=str(signature),
             advice="Pass what it requires; a keyword of another convention does not stand for it.",
@@ -219,6 +227,7 @@ def _twice(arguments: Arguments, entry: Entry, parameter: Parameter) -> Problem:
         Breach.ARGUMENTS,
         f"twice {parameter.name}",
         arguments.keywords[parameter.name][1],
+        entry.parameters_seen,
         f"{entry.name} gets `{parameter.name}` by position and by keyword",
         advice="Pass it once.",
     )
@@ -250,6 +259,7 @@ def _wrong_order(
         Breach.ORDER,
         "order",
         wrong[0][1],
+        entry.parameters_seen,
         f"{entry.name} gets `{short(wrong[0][1])}` in the place of `{wrong[0][0].name}`: "
         "the positional order is another convention's",
         expected=f"positions in the order {order}",
@@ -291,6 +301,7 @@ def _refused(arguments: Arguments, entry: Entry, constraint: Constraint) -> Prob
         Breach.COMBINATION,
         constraint.id,
         arguments.keywords[given[0]][1] if given else arguments.call,
+        constraint.seen,
         f"{entry.name}: {constraint.message}",
         observed=", ".join(f"{n}={short(arguments.keywords[n][0])}" for n in given),
         advice=constraint.advice,
@@ -344,7 +355,7 @@ class Use:
         attribute: The attribute, "" for unpacking.
     """
 
-    node: ast.AST
+    node: Place
     count: int | None
     at_least: bool = False
     attribute: str = ""
@@ -437,6 +448,7 @@ def _wrong_use(use: Use, rows: list[Returns], entry: Entry) -> Problem | None:
         Breach.UNPACKING,
         "returned values",
         use.node,
+        rows[0].seen,
         f"{entry.name} returns {returned} here, and {done}",
         expected=returned,
         observed=done,

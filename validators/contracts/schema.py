@@ -24,7 +24,7 @@ class Observation(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fiel
         id: Name that entries and constraints refer to.
         entry: Entry point it speaks of, "" for the whole build.
         statement: What was seen.
-        build: Version of the component it was seen on.
+        builds: Versions of the component it was seen on.
         device: Device it was seen on; "none" for a reading of the source.
         date: ISO date.
         level: How strongly it is established.
@@ -34,7 +34,7 @@ class Observation(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fiel
     id: str
     entry: str
     statement: str
-    build: str
+    builds: tuple[str, ...]
     device: str
     date: str
     level: Level
@@ -46,13 +46,13 @@ class Returns(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=T
 
     Attributes:
         values: Names of the returned values in order; one name means that value alone, not a tuple.
-        when: Options and the literal that selects this row; empty for the row that is left.
         seen: Observation that says so.
+        when: Options and the literal that selects this row; empty for the row that is left.
     """
 
     values: tuple[str, ...]
+    seen: str
     when: dict[str, bool] = {}
-    seen: str = ""
 
 
 class Constraint(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -90,8 +90,10 @@ class Entry(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
         paths: Dotted paths under which it can be imported, the public one first.
         parameters: The parameter list as a `def` writes it.
         parameters_seen: Observation that the list rests on.
+        complete: False where the list is not known to hold every keyword that the build takes.
         rejected: Keyword that this build refuses, to what to do instead.
         rejected_seen: Observation that says so.
+        unlisted: Keyword that is not in the list and that nobody observed to be refused, to advice.
         unrecorded: Keywords that callers pass and nobody has observed on this entry point.
         returns: Returned values by option.
         roles: Parameter to what it holds; tells one positional order from another.
@@ -107,6 +109,8 @@ class Entry(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
     returns: tuple[Returns, ...]
     rejected: dict[str, str] = {}
     rejected_seen: str = ""
+    complete: bool = True
+    unlisted: dict[str, str] = {}
     unrecorded: tuple[str, ...] = ()
     roles: dict[str, str] = {}
     constraints: tuple[Constraint, ...] = ()
@@ -127,11 +131,10 @@ class Build(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
         component: Component as settings and pins call it.
         distributions: Names under which it is distributed.
         title: What it is, in a phrase.
-        observed: Versions the observations were made on; a version without a local part also stands
-            for builds of it with one, unless `local` is set.
         since: First public version of the same generation, observed or not.
         before: First public version beyond it.
-        local: Prefix of the version's local part ("metax"); "" for builds without a known prefix.
+        local: Prefix of the version's local part ("metax"). Without one, a version also stands for
+            builds of it with any local part that no other build claims.
         entries: Its entry points.
         observations: What was seen.
     """
@@ -140,7 +143,6 @@ class Build(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
     component: str
     distributions: tuple[str, ...]
     title: str
-    observed: tuple[str, ...]
     since: str
     before: str
     entries: tuple[Entry, ...]
