@@ -257,6 +257,32 @@ def running_process() -> int | None:
         return found[0] if found else None
 
 
+def kill_unresponsive() -> int:
+    """Kill the daemon that holds the socket, for when it does not answer; returns its process.
+
+    The process is the one that the kernel names as the listener, and only if it runs the daemon's
+    program for this user.
+
+    Raises:
+        RunnerError: Nothing listens, or what does is not the daemon.
+    """
+    import psutil
+
+    pid = running_process()
+    if pid is None:
+        raise NotRunningError("nothing listens at the daemon's socket", "")
+    try:
+        process = psutil.Process(pid)
+        is_daemon = "attngate.gpu_runner.daemon" in process.cmdline()
+        if not is_daemon or process.uids().real != os.getuid():
+            raise ForeignSocketError(f"process {pid} at {paths.socket_path()} is not the daemon")
+        process.kill()
+    except psutil.Error as error:
+        raise RunnerError(f"process {pid} cannot be killed: {error}") from error
+    _wait_for_end(ANSWER_S)
+    return pid
+
+
 def is_alive() -> bool:
     """True while a daemon holds its lock, whether it answers or not."""
     with _lock(paths.life_lock(), wait=False) as held:

@@ -24,8 +24,12 @@ _LOCK_S = 5.0
 _BACKLOG = 128
 
 
-def main() -> None:
-    """Become the daemon, or leave when there is one."""
+def main(worker: Path | None = None) -> None:
+    """Become the daemon, or leave when there is one.
+
+    Args:
+        worker: Folder of the worker's sources; by default the one of this package.
+    """
     if "--foreground" not in sys.argv[1:]:
         if os.fork():
             os._exit(0)
@@ -41,18 +45,19 @@ def main() -> None:
         log.logger().info("another daemon is running; this one leaves", pid=os.getpid())
         return
     log.rotate(paths.daemon_log())
-    _serve(path)
+    _serve(path, worker)
 
 
-def _serve(path: Path) -> None:
+def _serve(path: Path, worker: Path | None) -> None:
     from attngate.gpu_runner.daemon import dispatch
     from attngate.gpu_runner.daemon.server import Server
+    from attngate.gpu_runner.evidence.key import WORKER_FOLDER
 
     _remove_stale(path)
     with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as listener:
         listener.bind(str(path))
         path.chmod(0o600)
-        server = Server(listener, path, _idle_exit_s(), dispatch.handle)
+        server = Server(listener, path, _idle_exit_s(), dispatch.handle, worker or WORKER_FOLDER)
         for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
             signal.signal(number, lambda *_: server.end("now"))
         listener.listen(_BACKLOG)  # last: whoever can connect is answered

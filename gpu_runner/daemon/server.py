@@ -25,7 +25,7 @@ from attngate.gpu_runner.daemon.executors.local import execute
 from attngate.gpu_runner.daemon.queue import JobQueue
 from attngate.gpu_runner.daemon.trees import Trees
 from attngate.gpu_runner.errors import ConnectionLostError, MalformedMessageError, RunnerError
-from attngate.gpu_runner.evidence.key import code_digest
+from attngate.gpu_runner.evidence.key import WORKER_FOLDER, code_digest
 from attngate.gpu_runner.evidence.store import EvidenceStore, StoreError
 
 if TYPE_CHECKING:
@@ -73,7 +73,12 @@ class Server:
     """
 
     def __init__(
-        self, listener: socket.socket, path: Path, idle_exit_s: float, handle: Handle
+        self,
+        listener: socket.socket,
+        path: Path,
+        idle_exit_s: float,
+        handle: Handle,
+        worker: Path = WORKER_FOLDER,
     ) -> None:
         """Take over a socket that is bound to `path`; `handle` gives the replies to a request."""
         self._handle = handle
@@ -86,7 +91,7 @@ class Server:
         self.slots = devices.slots()
         self.ending = ""
         self.supervisor = supervise.Supervisor(
-            self.queue, self.trees, self.store, execute, self.log
+            self.queue, self.trees, self.store, execute, self.log, worker
         )
         self._listener, self._path = listener, path
         self._inode = path.lstat().st_ino
