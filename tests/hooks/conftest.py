@@ -41,7 +41,7 @@ def tree() -> Callable[..., Snapshot]:
 
 GOOD = "def ok(x):\n    return x\n"
 BAD = "def broken(:\n    return\n"
-ATTNGATE = os.environ.get("ATTNGATE_TEST_COMMAND") or str(Path(sys.executable).parent / "attngate")
+ATTNGATE = str(Path(sys.executable).parent / "attngate")
 
 # Stands where a hook stands: looks at every byte of the repository before and after the hook.
 _WATCHER = """

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 GOOD = "def ok(x):\n    return x\n"
 BAD = "def broken(:\n    return\n"
-ATTNGATE = os.environ.get("ATTNGATE_TEST_COMMAND") or str(Path(sys.executable).parent / "attngate")
+ATTNGATE = str(Path(sys.executable).parent / "attngate")
 
 
 # -- what is committed ---------------------------------------------------------------------------
@@ -142,6 +142,18 @@ def test_a_bare_repository_with_a_work_tree(lab: Lab) -> None:
     lab.git(*apart, "add", "bad.py")
     lab.git(*apart, "commit", "-qm", "y", fails=True)
     lab.refused()
+
+
+def test_a_commit_inside_a_submodule(lab: Lab) -> None:
+    lab.new()
+    other = lab.folder / "other"
+    lab.git("clone", "-q", str(lab.repo), str(other), cwd=lab.folder)
+    lab.git("submodule", "-q", "add", str(other), "sub")
+    lab.hook("pre-commit", cwd=lab.repo / "sub")
+    lab.write("sub/b.py", BAD)
+    lab.git("add", "b.py", cwd=lab.repo / "sub")
+    lab.git("commit", "-qm", "x", cwd=lab.repo / "sub", fails=True)
+    assert "b.py" in lab.refused().output
 
 
 def conflict(lab: Lab) -> None:
@@ -467,7 +479,7 @@ def test_skipping_is_said_in_one_line_and_not_possible_in_ci(
 def test_a_signal_ends_the_hook_at_once_with_nothing_left(lab: Lab, number: signal.Signals) -> None:
     lab.new()
     env = {**lab.env, "GATE_TEST_SLEEP": "60"}
-    before = set(os.listdir("/dev/shm"))
+    root = "/dev/shm" if os.path.isdir("/dev/shm") else lab.env["XDG_RUNTIME_DIR"]
     hook = subprocess.Popen(
         [ATTNGATE, "hook", "pre-commit"],
         cwd=lab.repo,
@@ -476,11 +488,11 @@ def test_a_signal_ends_the_hook_at_once_with_nothing_left(lab: Lab, number: sign
         start_new_session=True,
     )
     deadline = time.monotonic() + 20
-    while not any(str(hook.pid) in name for name in set(os.listdir("/dev/shm")) - before):
+    while not any(f"-{hook.pid}-" in name for name in os.listdir(root)):
         assert time.monotonic() < deadline
         time.sleep(0.05)
     os.killpg(hook.pid, number)
     assert hook.wait(20) == 130
-    assert not any(str(hook.pid) in name for name in os.listdir("/dev/shm"))
+    assert not any(f"-{hook.pid}-" in name for name in os.listdir(root))
     with pytest.raises(ProcessLookupError):
         os.killpg(hook.pid, 0)
