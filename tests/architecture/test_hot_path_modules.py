@@ -28,8 +28,9 @@ UNCHANGED_MAY_LOAD = {
     *("types", "warnings", "weakref"),
 }
 # Third-party packages that a check may load when something has changed. torch is the user's business,
-# GitPython, rich, structlog and psutil belong to other verbs.
-CHECK_MAY_LOAD = {"msgspec", "packaging", "pathspec", "platformdirs"}
+# GitPython, rich, structlog and psutil belong to other verbs. msgspec loads typing_extensions where
+# it is there.
+CHECK_MAY_LOAD = {"msgspec", "packaging", "pathspec", "typing_extensions"}
 
 REPORT = """
 import sys

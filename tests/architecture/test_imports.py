@@ -12,7 +12,8 @@ ROOT = Path(__file__).parents[2]
 SCRIPTS = Path(sys.executable).parent
 WORKER_MAY_IMPORT = sys.stdlib_module_names | {"torch", "triton", "numpy"}
 PROCESS_DOORS = {"hooks/git.py", "hooks/fast.py", "gpu_runner/spawn.py"}
-PROCESS_MODULES = {"subprocess", "multiprocessing", "pty", "asyncio"}
+PROCESS_MODULES = {"multiprocessing", "pty", "asyncio"}
+SUBPROCESS_CONSTANTS = {"DEVNULL", "PIPE", "STDOUT", "TimeoutExpired"}
 PROCESS_CALLS = {"fork", "forkpty", "posix_spawn", "posix_spawnp", "popen", "system"}
 
 
@@ -121,14 +122,20 @@ EXECUTES_ITSELF = {"gpu_runner/daemon/__main__.py", "gpu_runner/guard.py"}
 
 
 def starts_processes(path: Path) -> bool:
-    modules = {module.partition(".")[0] for _, module in imported(path)}
-    return bool(modules & PROCESS_MODULES) or any(
-        isinstance(node, ast.Attribute)
-        and isinstance(node.value, ast.Name)
-        and node.value.id == "os"
-        and (node.attr in PROCESS_CALLS or node.attr.startswith(("exec", "spawn")))
-        for node in ast.walk(ast.parse(path.read_bytes()))
-    )
+    tree = ast.parse(path.read_bytes())
+    modules = {module.partition(".")[0] for _, module in _imported(tree)}
+    used = [
+        (node.value.id, node.attr)
+        for node in ast.walk(tree)
+        if isinstance(node, ast.Attribute) and isinstance(node.value, ast.Name)
+    ]
+    return bool(modules & PROCESS_MODULES) or any(starts_one(*names) for names in used)
+
+
+def starts_one(module: str, name: str) -> bool:
+    if module == "subprocess":
+        return name not in SUBPROCESS_CONSTANTS
+    return module == "os" and (name in PROCESS_CALLS or name.startswith(("exec", "spawn")))
 
 
 def test_every_package_file_is_empty() -> None:
