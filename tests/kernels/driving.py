@@ -48,8 +48,8 @@ class Session:
     only: tuple[str, ...] = ()
     left_out: list[tuple[str, str]] = field(default_factory=list)
 
-    def verdicts(self, choose: Callable[[str], bool] = lambda _case: True) -> Iterator[wire.Verdict]:
-        """The verdicts of the chosen cases, one after the other; stop when you have seen enough."""
+    def verdicts(self, rank: Callable[[str], int] = lambda _case: 0) -> Iterator[wire.Verdict]:
+        """The verdicts of all cases, those of low rank first; stop when you have seen enough."""
         target = wire.Target("target", "in:process", self.suite, options=self.options)
         job = wire.Job("in-process", target, tier=self.tier, seed=self.seed, only=self.only)
         with tempfile.TemporaryDirectory() as folder:
@@ -59,10 +59,9 @@ class Session:
             planned = judging.handle({"op": "plan", **request})
             if not planned["ok"]:
                 raise AssertionError(planned)
-            self.left_out = [tuple(item) for item in planned["left_out"]]
-            for case in planned["cases"]:
-                if choose(case["id"]):
-                    yield self._one(judging, runner.loaded, case["id"])
+            self.left_out = [(item[0], item[1]) for item in planned["left_out"]]
+            for case in sorted(planned["cases"], key=lambda each: rank(each["id"])):
+                yield self._one(judging, runner.loaded, case["id"])
 
     def _runner(self, job: wire.Job, folder: str) -> _Runner:
         name = registry.find(self.suite).adapter

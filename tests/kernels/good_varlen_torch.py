@@ -7,7 +7,7 @@ that the suite knows: pages, windows, soft cap, ALiBi, sinks, grouped heads, dif
 import torch
 
 TILE = 32
-SPLIT = 48
+SPLIT = 64
 NEVER = float("-inf")
 
 
