@@ -13,6 +13,7 @@ from attngate.hooks.linters import LintRequest
 from attngate.hooks.report import Policy, TreeReport, Unavailable, standings
 from attngate.validators.check import check
 from attngate.validators.model import (
+    MODE_SYMLINK,
     Build,
     CheckOptions,
     CheckResult,
@@ -130,7 +131,11 @@ class _Run:
             return _Lint(tuple(linters.run_linters(asked, only)))
         from attngate.hooks.export import export
 
-        with export(tree, linters.is_linted) as exported:
+        def is_wanted(path: bytes) -> bool:
+            # A link may stand for a package; one that ends at no exported file is left out.
+            return linters.is_linted(path) or tree.files[path].mode == MODE_SYMLINK
+
+        with export(tree, is_wanted) as exported:
             asked = LintRequest(
                 snapshot=tree,
                 folder=exported.folder,
@@ -140,7 +145,8 @@ class _Run:
                 cache_folder=self._mypy_cache(),
             )
             runs = tuple(linters.run_linters(asked, only))
-            return _Lint(runs, tuple(exported.ignored_attributes), tuple(exported.left_out))
+            left_out = tuple(each for each in exported.left_out if linters.is_linted(each[0]))
+            return _Lint(runs, tuple(exported.ignored_attributes), left_out)
 
     def parents(self, bases: Sequence[str], findings: Sequence[Finding]) -> list[list[Finding]]:
         """Findings of the parents' trees; asked for only where there is something to compare."""
