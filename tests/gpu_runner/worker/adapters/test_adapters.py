@@ -12,7 +12,7 @@ LENGTHS = {"cu_seqlens_q": 4, "cu_seqlens_k": torch.tensor([0, 3, 5]), "max_seql
 ARGUMENTS = {"q": 1, "k": 2, "v": 3, **LENGTHS, "max_seqlen_k": 7}
 
 
-def upstream(  # noqa: PLR0917 (the interface's own order)
+def upstream(
     q, k, v, cu_seqlens_q, cu_seqlens_k, max_seqlen_q, max_seqlen_k, dropout_p=0.0,
     softmax_scale=None, causal=False, window_size=(-1, -1), softcap=0.0, alibi_slopes=None,
     deterministic=False, return_attn_probs=False, block_table=None,
@@ -22,7 +22,7 @@ def upstream(  # noqa: PLR0917 (the interface's own order)
     return (out, given, None) if return_attn_probs else out
 
 
-def vllm(  # noqa: PLR0917 (the interface's own order)
+def vllm(
     q, k, v, max_seqlen_q, cu_seqlens_q, max_seqlen_k, cu_seqlens_k=None, seqused_k=None,
     softmax_scale=None, causal=False, window_size=None, softcap=0.0, alibi_slopes=None,
     block_table=None, return_softmax_lse=False, out=None, s_aux=None,
@@ -77,7 +77,7 @@ def test_the_other_interfaces_order_is_refused(target, options, advice):
 
 
 def test_the_other_interfaces_lse_switch_is_refused():
-    def mixed(q, k, v, cu_seqlens_q, cu_seqlens_k, max_seqlen_q, max_seqlen_k,  # noqa: PLR0917
+    def mixed(q, k, v, cu_seqlens_q, cu_seqlens_k, max_seqlen_q, max_seqlen_k,
               softmax_scale, causal, window_size, return_softmax_lse):  # fmt: skip
         pass
 
@@ -86,7 +86,7 @@ def test_the_other_interfaces_lse_switch_is_refused():
 
 
 def test_missing_and_unknown_parameters_are_named():
-    def other(query, k, v, cu_seqlens_q, cu_seqlens_k, max_seqlen_q, max_seqlen_k,  # noqa: PLR0917
+    def other(query, k, v, cu_seqlens_q, cu_seqlens_k, max_seqlen_q, max_seqlen_k,
               layer, softmax_scale=None, causal=False, window_size=None):  # fmt: skip
         pass
 
