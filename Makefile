@@ -50,4 +50,5 @@ clean:
 .venv-demo/attngate-installed: .venv-demo/packages-installed $(SOURCES)
 	rm -rf build
 	.venv-demo/bin/python $(PIP) install --no-deps --force-reinstall .
+	rm -rf build
 	touch $@
