@@ -34,6 +34,18 @@ class PoisonAllocations(TorchDispatchMode):  # type: ignore[no-untyped-call]
         super().__init__()  # type: ignore[no-untyped-call]
         self._fill = fill
 
+    @classmethod
+    def ignore_compile_internals(cls) -> bool:
+        """Let `torch.compile` compile under the mode; else it would silently run the plain function."""
+        return True
+
+    if not hasattr(TorchDispatchMode, "ignore_compile_internals"):  # an older torch
+
+        @classmethod
+        def is_infra_mode(cls) -> bool:
+            """The older name of the same permission."""
+            return True
+
     def __torch_dispatch__(
         self,
         func: Any,
@@ -45,16 +57,15 @@ class PoisonAllocations(TorchDispatchMode):  # type: ignore[no-untyped-call]
         namespace, _, name = func._schema.name.partition("::")  # noqa: SLF001 (torch's only way)
         if namespace == "aten":
             result = func(*args, **(kwargs or {}))
-            return _poisoned(result, self._fill) if name in _ALLOCATING else result
+            is_fresh = name in _ALLOCATING and "out" not in (kwargs or {})
+            return _poisoned(result, self._fill) if is_fresh else result
         with _python_level(self._fill):
             return func(*args, **(kwargs or {}))
 
 
 def _poisoned(result: Any, fill: str) -> Any:
-    if isinstance(result, torch.Tensor) and result.device.type in ("cpu", "cuda"):
-        dense = tensors.dense(result)
-        if dense is not None:
-            tensors.poison(dense, fill)
+    if type(result) is torch.Tensor and result.device.type in ("cpu", "cuda"):
+        tensors.poison(tensors.whole_storage(result), fill)
     return result
 
 
@@ -74,7 +85,8 @@ def _python_level(fill: str) -> Iterator[None]:
 
 def _wrapped(original: Callable[..., Any], fill: str) -> Callable[..., Any]:
     def allocate(*args: Any, **kwargs: Any) -> Any:
-        return _poisoned(original(*args, **kwargs), fill)
+        result = original(*args, **kwargs)
+        return result if "out" in kwargs else _poisoned(result, fill)
 
     return allocate
 

@@ -11,6 +11,7 @@ import ctypes
 import torch
 
 GUARD_ELEMENTS = 64
+_EMPTY = torch.empty  # torch's own, also while `allocations` has put another in its place
 GUARD_FILLS = ("nan", "big")
 
 _INTEGER_OF_SIZE = {1: torch.uint8, 2: torch.int16, 4: torch.int32, 8: torch.int64}
@@ -129,11 +130,7 @@ def view_of(
     return empty.set_(raw.untyped_storage(), offset, shape, stride)
 
 
-def dense(tensor: torch.Tensor) -> torch.Tensor | None:
-    """A view that fills each element of the tensor's memory once, None if that cannot be made."""
-    if tensor.layout != torch.strided or tensor.is_quantized:
-        return None
-    strides = tensor.stride()
-    order = sorted(range(tensor.dim()), key=lambda d: (-strides[d], d))
-    permuted = tensor.detach().permute(order)
-    return permuted if not torch._debug_has_internal_overlap(permuted) else None  # noqa: SLF001
+def whole_storage(tensor: torch.Tensor) -> torch.Tensor:
+    """All elements that the tensor's storage holds, gaps included, as a flat view in its dtype."""
+    empty = _EMPTY(0, dtype=tensor.dtype, device=tensor.device)
+    return empty.set_(tensor.untyped_storage())
