@@ -217,7 +217,7 @@ def _mypy(request: LintRequest, program: str) -> Answer:
         arguments += ["--python-executable", request.interpreter]
     done = _run(request, [program, *arguments, *_mypy_files(request)])
     if done.timed_out or done.returncode not in (0, 1):
-        return COULD_NOT_RUN, [], _complaint(done)
+        return COULD_NOT_RUN, [], _mypy_complaint(done)
     try:
         rows = [json.loads(line) for line in done.stdout.splitlines() if line.strip()]
         findings = [_from_mypy(request, row) for row in rows if row["severity"] == "error"]
@@ -308,6 +308,15 @@ def _complaint(done: spawn.Completed) -> str:
     text = (done.stderr or done.stdout).decode("utf-8", "replace").strip()
     last = " / ".join(text.splitlines()[-3:]) or "it printed nothing"
     return f"exit status {done.returncode}: {last}"
+
+
+def _mypy_complaint(done: spawn.Completed) -> str:
+    """Why mypy gave up: with JSON output it says so in a row of its own."""
+    try:
+        rows = [json.loads(line) for line in done.stdout.splitlines() if line.strip()]
+        return " / ".join(f"{row['file']}: {row['message']}" for row in rows) or _complaint(done)
+    except (ValueError, KeyError, TypeError):
+        return _complaint(done)
 
 
 def _tool_tables(snapshot: Snapshot) -> dict[str, Any]:
