@@ -313,7 +313,7 @@ def _complaint(done: spawn.Completed) -> str:
 def _mypy_complaint(done: spawn.Completed) -> str:
     """Why mypy gave up: with JSON output it says so in a row of its own."""
     try:
-        rows = [json.loads(line) for line in done.stdout.splitlines() if line.strip()]
+        rows = [json.loads(line) for line in (done.stdout or done.stderr).splitlines()]
         return " / ".join(f"{row['file']}: {row['message']}" for row in rows) or _complaint(done)
     except (ValueError, KeyError, TypeError):
         return _complaint(done)
