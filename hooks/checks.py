@@ -12,6 +12,8 @@ from attngate.hooks.errors import AttngateError
 from attngate.hooks.linters import LintRequest
 from attngate.hooks.report import Policy, TreeReport, Unavailable, standings
 from attngate.validators.check import check
+from attngate.validators.contracts.load import all_builds
+from attngate.validators.installed import read_components
 from attngate.validators.model import (
     MODE_SYMLINK,
     Build,
@@ -242,7 +244,7 @@ def _options(loaded: Loaded, interpreter: str) -> CheckOptions:
 
 def installed_components(interpreter: str) -> dict[str, InstalledComponent]:
     """What the interpreter has of the components that contracts speak of, read from its files."""
-    return {}
+    return read_components(list(interpreters.site_packages(interpreter)), all_builds())
 
 
 def _build_origin(loaded: Loaded, name: str) -> str:
@@ -299,10 +301,16 @@ def _scope(loaded: Loaded) -> str:
     return f"scope of {origin}"
 
 
-def _disclosures(loaded: Loaded, lint: _Lint) -> list[str]:
+def loaded_disclosures(loaded: Loaded) -> list[str]:
+    """What a report has to say about where its settings came from."""
     said = list(loaded.warnings)
     if loaded.from_environment:
         said.append(f"settings from the environment: {', '.join(loaded.from_environment)}")
+    return said
+
+
+def _disclosures(loaded: Loaded, lint: _Lint) -> list[str]:
+    said = loaded_disclosures(loaded)
     if lint.ignored_attributes:
         said.append(f"raw bytes were checked; not applied: {', '.join(lint.ignored_attributes)}")
     said += [

@@ -12,6 +12,7 @@ from importlib import resources
 from typing import TYPE_CHECKING, Any, Literal
 
 import msgspec
+
 from attngate.hooks.errors import CouldNotCheckError, UsageError
 
 if TYPE_CHECKING:

@@ -267,6 +267,29 @@ class Repository:
         """The user's environment without what binds git to this repository."""
         return without_repository_variables(self.user_env)
 
+    def planned_push(self, arguments: Sequence[str]) -> tuple[str, list[tuple[str, str]]]:
+        """What `git push` with these arguments would carry; asks the remote and pushes nothing.
+
+        Returns:
+            The remote's URL, and (local ref, remote ref) pairs; the local one is "" for a deletion.
+
+        Raises:
+            RefusedError: Git would not push; its own words.
+        """
+        command = [self.git, "push", "--dry-run", "--porcelain", "--no-verify", *arguments]
+        done = subprocess.run(command, env=self.user_env, capture_output=True, check=False)
+        url, refs = "", []
+        for line in os.fsdecode(done.stdout).split("\n"):
+            words = line.split("\t")
+            if line.startswith("To "):
+                url = line[3:]
+            elif len(words) == 3 and words[0] != "=":
+                local, _, there = words[1].rpartition(":")
+                refs.append(("" if words[0] == "-" else local, there))
+        if done.returncode != 0 and not refs:
+            raise _failed(("push",), done, self.folder)
+        return url, refs
+
     def push(self, arguments: Sequence[str]) -> int:
         """Run `git push` for the user: their environment, their terminal; returns git's exit code."""
         return subprocess.call([self.git, "push", *arguments], env=self.user_env)

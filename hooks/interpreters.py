@@ -6,6 +6,7 @@ what lies there is read as files.
 
 from __future__ import annotations
 
+import ast
 import hashlib
 import json
 import os
@@ -229,3 +230,53 @@ def _gpu_model(name: str) -> str:
             return next((line.strip() for line in file if line.startswith("Model")), name)
     except OSError:
         return name
+
+
+def package_parents(interpreter: str) -> list[str]:
+    """Folders in which the interpreter would look for an installed package, editable ones included.
+
+    Editable installations that work by a finder name their folders in a mapping, which is read from
+    its source and never run.
+    """
+    folders = list(site_packages(interpreter))
+    for folder in list(folders):
+        folders += _mapped_parents(folder)
+    return folders
+
+
+def _mapped_parents(folder: str) -> Iterator[str]:
+    try:
+        names = sorted(os.listdir(folder))
+    except OSError:
+        return
+    for name in names:
+        if name.startswith("__editable__") and name.endswith("_finder.py"):
+            for place in _mapping(os.path.join(folder, name)).values():
+                yield os.path.dirname(place)
+
+
+def _mapping(path: str) -> dict[str, str]:
+    """The MAPPING of package to folder in a setuptools finder; {} where it cannot be read."""
+    try:
+        with open(path, encoding="utf-8") as file:
+            tree = ast.parse(file.read())
+    except (OSError, ValueError, SyntaxError):
+        return {}
+    for node in tree.body:
+        if isinstance(node, ast.AnnAssign):
+            named, value = node.target, node.value
+        elif isinstance(node, ast.Assign):
+            named, value = node.targets[0], node.value
+        else:
+            continue
+        if isinstance(named, ast.Name) and named.id == "MAPPING" and value is not None:
+            return _literal_folders(value)
+    return {}
+
+
+def _literal_folders(node: ast.expr) -> dict[str, str]:
+    try:
+        found = ast.literal_eval(node)
+    except ValueError:
+        return {}
+    return {k: v for k, v in found.items() if isinstance(v, str) and "." not in k}

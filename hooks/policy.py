@@ -68,12 +68,13 @@ def _static_reasons(tree: TreeReport, *, strict: bool) -> Iterator[Reason]:
     if blocking:
         count = len(blocking)
         yield EXIT_FINDINGS, "1 finding blocks" if count == 1 else f"{count} findings block"
-    if strict and not tree.inspected:
+    if strict and tree.statically_checked and not tree.inspected:
         yield EXIT_COULD_NOT_CHECK, "0 files inspected"
 
 
 def _numerical_reasons(tree: TreeReport) -> Iterator[Reason]:
-    failed = [t.name for t in tree.targets or () if t.state is TargetState.FAILED]
+    # What the change cannot affect had failed before it, like an inherited finding.
+    failed = [t.name for t in tree.targets or () if t.state is TargetState.FAILED and t.affected]
     if failed:
         yield EXIT_FINDINGS, f"numerical validation failed: {', '.join(failed)}"
 

@@ -43,7 +43,10 @@ class TargetState(str, Enum):
 
     @property
     def is_established(self) -> bool:
-        """True where every planned case of the target has passed."""
+        """True where every case that the target was held to has passed.
+
+        A case that probes what the target does not declare may have been refused by the callable.
+        """
         return self in (TargetState.PASSED, TargetState.REUSED)
 
 
@@ -165,6 +168,7 @@ class TreeReport:
         unavailable: What could not be checked.
         disclosures: What a reader has to know about this tree's check.
         internal: True where a rule crashed.
+        statically_checked: False where the run did not look at the sources at all.
     """
 
     subject: str
@@ -181,6 +185,7 @@ class TreeReport:
     unavailable: tuple[Unavailable, ...] = ()
     disclosures: tuple[str, ...] = ()
     internal: bool = False
+    statically_checked: bool = True
 
     def standing(self, standing: Standing) -> list[Finding]:
         """The findings of one standing, in order."""
@@ -278,7 +283,9 @@ def established(tree: TreeReport) -> list[str]:
 def untested(tree: TreeReport) -> list[str]:
     """What this run did not establish about the tree, and why."""
     lines = []
-    if not tree.inspected:
+    if not tree.statically_checked:
+        lines.append("the sources: not part of this command (`attngate check`)")
+    elif not tree.inspected:
         lines.append(f"0 files inspected ({tree.scope}): the static check says nothing here")
     for path, why in tree.not_checked:
         lines.append(f"{path}: {why}")

@@ -143,10 +143,13 @@ def _pre_push(arguments: list[str], stdin: bytes) -> int:
     with Repository.discover(os.getcwd(), os.environ) as repository:
         push = read_push(repository, stdin, remote, url)
         pause(repository)
-        if push.is_empty:
+        unnamed = not push.refs and os.environ.get("PRE_COMMIT") == "1"
+        if push.is_empty and not unnamed:
             return EXIT_PASS
         from attngate.hooks.commands import gate
 
+        if unnamed:  # `pre-commit run --hook-stage pre-push` without refs: no silent pass
+            return gate.judge_head(repository, repository.user_env)
         return gate.run_hook(repository, push, repository.user_env)
 
 

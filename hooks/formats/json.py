@@ -43,6 +43,7 @@ def _tree(tree: TreeReport) -> dict[str, Any]:
         "tree": tree.tree,
         "refs": list(tree.refs),
         "scope": tree.scope,
+        "statically_checked": tree.statically_checked,
         "inspected": tree.inspected,
         "not_checked": [{**_path(path), "reason": why} for path, why in tree.not_checked],
         "findings": [

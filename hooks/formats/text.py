@@ -80,7 +80,8 @@ class Writer:
     def _tree(self, tree: TreeReport) -> Iterator[str]:
         refs = f" -> {', '.join(tree.refs)}" if tree.refs else ""
         count = "1 file" if tree.inspected == 1 else f"{tree.inspected} files"
-        head = f"{tree.subject} (tree {tree.tree[:12]}){refs}: {count} inspected"
+        looked = f": {count} inspected" if tree.statically_checked else ""
+        head = f"{tree.subject} (tree {tree.tree[:12]}){refs}{looked}"
         yield self.paint(escape(head), "bold") + f" ({escape(tree.scope)})"
         yield from _nothing_inspected(tree)
         for finding in tree.standing(Standing.NEW):
@@ -198,7 +199,7 @@ def _worth_telling(tree: TreeReport) -> list[Finding]:
 
 
 def _nothing_inspected(tree: TreeReport) -> list[str]:
-    if tree.inspected:
+    if tree.inspected or not tree.statically_checked:
         return []
     return [
         f"  0 files inspected in {escape(tree.subject)} ({escape(tree.scope)}): nothing was checked"
