@@ -118,6 +118,9 @@ class FileNames:
         node: ast.AST = place
         while node is not scope.node:
             parent = self.parents[node]
+            header = [b for b in candidates if b.statement is parent]
+            if header:
+                yield header, isinstance(parent, ast.With | ast.AsyncWith | ast.ExceptHandler)
             yield from self._inside_of(parent, node, candidates)
             for block in _blocks(parent):
                 if node in block:
@@ -253,6 +256,8 @@ class _Binder:
         if isinstance(node, ast.Global | ast.Nonlocal):
             kind = "global" if isinstance(node, ast.Global) else "nonlocal"
             scope.elsewhere.update(dict.fromkeys(node.names, kind))
+        elif isinstance(node, ast.MatchAs | ast.MatchStar) and node.name is not None:
+            self._add(scope, node.name, None, self._names.statement_of(node) or node)
 
     def _import(self, node: ast.Import | ast.ImportFrom, scope: Names) -> None:
         of = node if isinstance(node, ast.ImportFrom) else None

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 _FILES = re.compile(r"(?:.*/)?(?:requirements[^/]*|requirements/[^/]+)\.(?:txt|in)")
 _TOML = "pyproject.toml"
 _PINNED = re.compile(
-    r"\s*(?P<name>[A-Za-z0-9][\w.-]*)\s*(?:\[[^\]]*\])?\s*={2,3}\s*(?P<version>[^\s;#,*\\]+)\s*(?:$|[;#\\])"
+    r"\s*(?P<name>[A-Za-z0-9][\w.-]*)\s*(?:\[[^\]]*\])?\s*={2,3}\s*(?P<version>[^\s;#,*\\]+)\s*(?:$|[;#\\]|--)"
 )
 _WHEEL = re.compile(
     r"\s*(?P<name>[A-Za-z0-9][\w.-]*)\s*@.*?/[\w.]+-(?P<version>\d[^-/]*)-[^/]*\.whl"

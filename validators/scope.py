@@ -6,8 +6,7 @@ from functools import cached_property
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from pathspec import PathSpec
-    from pathspec.pattern import Pattern
+    from pathspec import GitIgnoreSpec
 
 
 class Scope:
@@ -29,15 +28,15 @@ class Scope:
         return not (self._exclude and self._excluded.match_file(path))
 
     @cached_property
-    def _included(self) -> PathSpec[Pattern]:
+    def _included(self) -> GitIgnoreSpec:
         return _spec(self._include)
 
     @cached_property
-    def _excluded(self) -> PathSpec[Pattern]:
+    def _excluded(self) -> GitIgnoreSpec:
         return _spec(self._exclude)
 
 
-def _spec(globs: tuple[str, ...]) -> PathSpec[Pattern]:
-    from pathspec import PathSpec
+def _spec(globs: tuple[str, ...]) -> GitIgnoreSpec:
+    from pathspec import GitIgnoreSpec
 
-    return PathSpec.from_lines("gitwildmatch", globs)
+    return GitIgnoreSpec.from_lines(globs)

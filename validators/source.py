@@ -135,13 +135,13 @@ def read_source(raw: bytes) -> Source:
         return Source(raw, "", SyntaxProblem(line, 1, "the source contains a null byte", advice))
     try:
         encoding = _encoding(raw)
-    except SyntaxError as error:
-        advice = "Declare an encoding that Python knows, or none: UTF-8 is the default."
-        return Source(raw, "", SyntaxProblem(_declaration(raw), 1, str(error.msg), advice))
-    try:
         text = raw.decode(encoding)
     except UnicodeDecodeError as error:
         return Source(raw, "", _undecodable(raw, encoding, error))
+    except (SyntaxError, LookupError) as error:
+        advice = "Declare an encoding that Python knows, or none: UTF-8 is the default."
+        words = error.msg if isinstance(error, SyntaxError) else str(error).partition(";")[0]
+        return Source(raw, "", SyntaxProblem(_declaration(raw), 1, words, advice))
     return Source(raw, text, _compile_problem(text))
 
 
@@ -151,10 +151,6 @@ def _encoding(raw: bytes) -> str:
         return "utf-8-sig"
     head = raw.replace(b"\r\n", b"\n").replace(b"\r", b"\n") if b"\r" in raw else raw
     name, _ = tokenize.detect_encoding(io.BytesIO(head).readline)
-    try:
-        b"".decode(name)
-    except LookupError as error:
-        raise SyntaxError(f"{name} is not a text encoding") from error
     return name
 
 

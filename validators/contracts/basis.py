@@ -95,9 +95,11 @@ class Basis:
         if self.expected is None:
             return f"{said}; no build of {self.build.component} is known here"
         expected = f"{self.expected.version or 'an unknown version'} ({self.expected.origin})"
-        if all(self._covers(seen) for seen in consulted):
-            return f"{said}; expected {expected}"
-        return f"{said}; due for revalidation on {expected}"
+        other = [f"{o.id} ({versions(o)})" for o in consulted if not self._covers(o)]
+        if len(other) == len(consulted):
+            return f"{said}; due for revalidation on {expected}"
+        rest = f"; not seen on it: {', '.join(other)}" if other else ""
+        return f"{said}; expected {expected}{rest}"
 
 
 def versions(seen: Observation) -> str:

@@ -1,0 +1,110 @@
+"""Snapshots of plain dictionaries, and the snippet files: trees whose comments say what a check finds.
+
+A snippet file holds cases. "=== title" begins a case, "# builds: a=1, b=2" and "# ignore: CODE" set
+options, "--- path" begins a file of the tree. "# expect: ATT101 error, ATT104" at the end of a line
+expects exactly these findings there (the severity may be left out); "# expect-next: ..." expects them
+on the following line. Everything that is not expected must not be found.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import re
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+
+from attngate.validators.model import MODE_FILE, Build, CheckOptions, FileEntry, Snapshot
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+
+FOLDER = Path(__file__).parent / "snippets"
+_EXPECT = re.compile(
+    r"# expect(?P<next>-next)?: (?P<codes>[A-Z]{3}\d{3}(?: \w+)?(?:, [A-Z]{3}\d{3}(?: \w+)?)*)"
+)
+
+
+@dataclass
+class Case:
+    name: str
+    files: dict[str, str] = field(default_factory=dict)
+    builds: dict[str, Build] = field(default_factory=dict)
+    ignore: frozenset[str] = frozenset()
+
+    def options(self) -> CheckOptions:
+        return CheckOptions(builds=self.builds, ignore=self.ignore)
+
+    def expected(self) -> list[tuple[str, int, str, str]]:
+        """(path, line, code, severity or "") of every finding that must be there."""
+        found = []
+        for path, text in self.files.items():
+            for number, line in enumerate(text.split("\n"), start=1):
+                for match in _EXPECT.finditer(line):
+                    where = number + (1 if match["next"] else 0)
+                    for item in match["codes"].split(", "):
+                        code, _, severity = item.partition(" ")
+                        found.append((path, where, code, severity))
+        return sorted(found)
+
+
+def cases() -> list[Case]:
+    """Every case of every snippet file."""
+    found: list[Case] = []
+    for path in sorted(FOLDER.glob("*.snippet")):
+        found += _read(path)
+    return found
+
+
+def _read(path: Path) -> list[Case]:
+    found: list[Case] = []
+    current = ""
+    for line in path.read_text("utf-8").splitlines():
+        if line.startswith("=== "):
+            found.append(Case(f"{path.stem}: {line[4:]}"))
+            current = ""
+        elif line.startswith("--- "):
+            current = line[4:]
+            found[-1].files[current] = ""
+        elif not current and line.startswith("# builds: "):
+            pairs = (part.split("=", 1) for part in line.removeprefix("# builds: ").split(", "))
+            found[-1].builds = {name: Build(version, "configured") for name, version in pairs}
+        elif not current and line.startswith("# ignore: "):
+            found[-1].ignore = frozenset(line.removeprefix("# ignore: ").split(", "))
+        elif current:
+            found[-1].files[current] += f"{line}\n"
+    return found
+
+
+def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
+    if "case" in metafunc.fixturenames:
+        found = cases()
+        metafunc.parametrize("case", found, ids=[case.name for case in found])
+
+
+@pytest.fixture(scope="session")
+def all_cases() -> list[Case]:
+    return cases()
+
+
+@pytest.fixture(scope="session")
+def make_snapshot() -> Callable[..., Snapshot]:
+    """Snapshots of {path: contents}, hashed as git hashes; `modes` makes links, submodules and such."""
+    return _snapshot
+
+
+def _snapshot(files: Mapping[str, str | bytes], modes: Mapping[str, int] | None = None) -> Snapshot:
+    raws = {p.encode(): t.encode() if isinstance(t, str) else t for p, t in sorted(files.items())}
+    entries = {
+        path: FileEntry((modes or {}).get(path.decode(), MODE_FILE), _blob_id(raw))
+        for path, raw in raws.items()
+    }
+    blobs = {_blob_id(raw): raw for raw in raws.values()}
+    listing = b"".join(b"%s %s\n" % (e.oid.encode(), p) for p, e in entries.items())
+    return Snapshot(_blob_id(listing), "a test's tree", entries, blobs.get)
+
+
+def _blob_id(raw: bytes) -> str:
+    return hashlib.sha1(b"blob %d\0" % len(raw) + raw).hexdigest()
