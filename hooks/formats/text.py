@@ -56,7 +56,7 @@ class Writer:
         return "\n".join(lines).strip("\n") + "\n"
 
     def short(self, report: RunReport) -> str:
-        """What a hook prints: only what blocks or needs attention; "" where there is nothing."""
+        """What a hook prints: what blocks or needs attention, and one line for each verdict."""
         lines = [self._note(text) for text in report.disclosures]
         failed = report.decision.exit_code != EXIT_PASS
         for tree in report.trees:
@@ -66,9 +66,21 @@ class Writer:
             lines += [line for f in _worth_telling(tree) for line in self._finding(f)]
             lines += [line for item in tree.unavailable for line in self._unavailable(item)]
             lines += _nothing_inspected(tree)
+            lines += [self._established(t) for t in tree.targets or () if t.state.is_established]
         if failed:
             lines += ["", *self._verdict(report)]
         return "\n".join(lines).strip("\n") + "\n" if lines else ""
+
+    def numbers(self, report: RunReport) -> str:
+        """What a push that goes through established numerically, and what not; "" without targets."""
+        if report.decision.exit_code != EXIT_PASS:
+            return ""
+        lines = []
+        for tree in report.trees:
+            if tree.targets:
+                lines.append(self.paint(escape(f"attngate: {tree.subject}"), "bold"))
+                lines += self._summary(tree)
+        return "\n".join(lines) + "\n" if lines else ""
 
     def paint(self, text: str, style: str) -> str:
         """The text in a style where there is colour."""
@@ -162,6 +174,12 @@ class Writer:
         yield from _target_remarks(target)
         if failures and target.log:
             yield f"      log: {escape(target.log)}"
+
+    def _established(self, target: TargetReport) -> str:
+        state = self.paint(target.state.value, _STATE_STYLES[target.state])
+        counts = ", ".join(f"{count} {kind}" for kind, count in target.counts.items())
+        how = f"{target.suite}, {target.device}, {target.tier} tier: {counts}"
+        return f"  target {escape(target.name)}: {state} ({how})"
 
     def _verdict_lines(self, verdict: Verdict) -> Iterator[str]:
         kind = self.paint(verdict.kind.value, "red")
