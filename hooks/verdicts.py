@@ -34,6 +34,7 @@ if TYPE_CHECKING:
 
 NOT_READY = "verdict not ready: the validation goes on; push again when it is done"
 _SEE_QUEUE = "`attngate daemon status` shows the queue, `attngate push` waits first"
+_LONG_S = 24 * 3600
 # Neither pass nor fail, and not the callable's own refusal: the case was not judged.
 _NOT_JUDGED = frozenset({VerdictKind.NOT_RUNNABLE, VerdictKind.CANCELLED})
 
@@ -208,9 +209,10 @@ def _progress(reports: Sequence[JobReport], deadline: float) -> str:
     ahead = max((r.position for r in reports if r.state is JobState.QUEUED), default=0)
     queue = f", {ahead} jobs ahead" if ahead else ""
     left = max(0, round(deadline - time.monotonic()))
+    limit = f"; waiting {left} s at most" if left < _LONG_S else ""
     return (
         f"attngate: {ready} of {len(reports)} targets judged, {done} of {planned or '?'} cases"
-        f"{queue}; waiting {left} s at most"
+        f"{queue}{limit}"
     )
 
 

@@ -75,10 +75,8 @@ def run(args: Namespace) -> int:
 
 
 def run_hook(repository: Repository, push: Push, env: Mapping[str, str]) -> int:
-    """Judge a push for git's pre-push hook: quiet unless something needs attention."""
-    report = judge(repository, push, GateRequest(env))
-    sys.stderr.write(output.writer_for(sys.stderr).short(report))
-    return report.decision.exit_code
+    """Judge a push for git's pre-push hook; what numbers were established is always told."""
+    return _tell(judge(repository, push, GateRequest(env)))
 
 
 def push_of(repository: Repository, names: Sequence[str], remote: str) -> Push:
@@ -129,7 +127,13 @@ def judge_head(repository: Repository, env: Mapping[str, str]) -> int:
     """Judge HEAD where a hook manager calls the hook without naming a ref."""
     report = judge(repository, push_of(repository, ["HEAD"], "origin"), GateRequest(env))
     report = replace(report, disclosures=(*report.disclosures, _NO_REF))
-    sys.stderr.write(output.writer_for(sys.stderr).short(report))
+    return _tell(report)
+
+
+def _tell(report: RunReport) -> int:
+    """Print for a hook what needs attention, and what is known of the targets; the exit code."""
+    writer = output.writer_for(sys.stderr)
+    sys.stderr.write(writer.short(report) + writer.numbers(report))
     return report.decision.exit_code
 
 
