@@ -109,7 +109,7 @@ STEPS = (
         (
             Act(
                 "git push origin main",
-                says=("target merge: passed (", "target varlen: passed, reused ("),
+                says=("passed on cpu (fresh", "passed on cpu (reused"),
             ),
         ),
         pushed=True,

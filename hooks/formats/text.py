@@ -56,7 +56,7 @@ class Writer:
         return "\n".join(lines).strip("\n") + "\n"
 
     def short(self, report: RunReport) -> str:
-        """What a hook prints: what blocks or needs attention, and one line for each verdict."""
+        """What a hook prints: only what blocks or needs attention; "" where there is nothing."""
         lines = [self._note(text) for text in report.disclosures]
         failed = report.decision.exit_code != EXIT_PASS
         for tree in report.trees:
@@ -66,7 +66,6 @@ class Writer:
             lines += [line for f in _worth_telling(tree) for line in self._finding(f)]
             lines += [line for item in tree.unavailable for line in self._unavailable(item)]
             lines += _nothing_inspected(tree)
-            lines += [self._established(t) for t in tree.targets or () if t.state.is_established]
         if failed:
             lines += ["", *self._verdict(report)]
         return "\n".join(lines).strip("\n") + "\n" if lines else ""
@@ -174,12 +173,6 @@ class Writer:
         yield from _target_remarks(target)
         if failures and target.log:
             yield f"      log: {escape(target.log)}"
-
-    def _established(self, target: TargetReport) -> str:
-        state = self.paint(target.state.value, _STATE_STYLES[target.state])
-        counts = ", ".join(f"{count} {kind}" for kind, count in target.counts.items())
-        how = f"{target.suite}, {target.device}, {target.tier} tier: {counts}"
-        return f"  target {escape(target.name)}: {state} ({how})"
 
     def _verdict_lines(self, verdict: Verdict) -> Iterator[str]:
         kind = self.paint(verdict.kind.value, "red")
