@@ -262,6 +262,8 @@ def _mapping(path: str) -> dict[str, str]:
             tree = ast.parse(file.read())
     except (OSError, ValueError, SyntaxError):
         return {}
+    named: ast.expr
+    value: ast.expr | None
     for node in tree.body:
         if isinstance(node, ast.AnnAssign):
             named, value = node.target, node.value
