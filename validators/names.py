@@ -118,13 +118,13 @@ class FileNames:
         node: ast.AST = place
         while node is not scope.node:
             parent = self.parents[node]
-            header = [b for b in candidates if b.statement is parent]
-            if header:
-                yield header, isinstance(parent, ast.With | ast.AsyncWith | ast.ExceptHandler)
-            yield from self._inside_of(parent, node, candidates)
             for block in _blocks(parent):
                 if node in block:
                     yield from self._before(block[: block.index(node)], candidates)  # type: ignore[arg-type]
+            yield from self._inside_of(parent, node, candidates)
+            header = [b for b in candidates if b.statement is parent]
+            if header:
+                yield header, isinstance(parent, ast.With | ast.AsyncWith | ast.ExceptHandler)
             node = parent
 
     def _inside_of(

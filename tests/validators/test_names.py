@@ -35,6 +35,7 @@ def _reaching(text: str, name: str = "x") -> list[int]:
         ("x = 1\nwith a as x:\n    use(x)", [2]),
         ("x = 1\nwhile b:\n    for x in y:\n        use(x)\n    x = 2", [1, 3, 5]),
         ("x = 1\nmatch a:\n    case [x]:\n        use(x)", [1, 2]),
+        ("for a in b:\n    x = 1\n    use(x)\n    x = 2", [2]),
         ("import x.y\nuse(x)", [1]),
         ("from m import y as x\nuse(x)", [1]),
     ],
