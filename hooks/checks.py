@@ -88,7 +88,7 @@ def examine(subject: Snapshot, bases: Sequence[str], request: CheckRequest) -> C
     run = _Run(request, loaded, interpreter, _options(loaded, interpreter))
     result = check(subject, run.options)
     lint = run.lint(subject)
-    findings = [*result.findings, *_linted(lint.runs), *_tree_notes(subject)]
+    findings = [*result.findings, *_linted(lint.runs)]
     parents = run.parents(bases, findings)
     reported, unused = standings(
         findings, parents, baseline.read(subject, loaded.settings.baseline)
@@ -164,7 +164,7 @@ class _Run:
         result: CheckResult = check(tree, self.options)
         again = tools.intersection(("ruff", "ruff format", "mypy"))
         lint = self.lint(tree, again) if again else _Lint(())
-        return [*result.findings, *_linted(lint.runs), *_tree_notes(tree)]
+        return [*result.findings, *_linted(lint.runs)]
 
     def whitespace(self, tree: Snapshot, bases: Sequence[str]) -> list[Finding]:
         """What git's whitespace check says about the change; a merge's other side is not ours."""
@@ -263,20 +263,6 @@ def _unavailable_linters(runs: Iterable[LinterRun], loaded: Loaded) -> list[Unav
         Unavailable(run.tool, f"{run.configured_by} configures it, {run.message}", advice, policy)
         for run in runs
         if run.status == linters.COULD_NOT_RUN
-    ]
-
-
-def _tree_notes(tree: Snapshot) -> list[Finding]:
-    return [
-        Finding(
-            code="tree",
-            name=note.name,
-            severity=Severity.WARNING,
-            location=Location(display_path(note.paths[0]), 1),
-            message=note.message,
-            advice=note.advice,
-        )
-        for note in snapshot.notes(tree)
     ]
 
 
