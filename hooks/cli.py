@@ -72,8 +72,10 @@ def dispatch(arguments: list[str]) -> int:
         return _print_help()
     if verb in ("-V", "--version", "version"):
         return _print_version()
-    module = _module_of(verb)
-    return int(module.run(_parser(verb, module).parse_args(arguments[1:])))
+    module, rest = _module_of(verb), arguments[1:]
+    if getattr(module, "PASSES_ON", False) and rest[:1] not in (["-h"], ["--help"]):
+        rest = ["--", *rest]  # options are another program's
+    return int(module.run(_parser(verb, module).parse_args(rest)))
 
 
 def verbs() -> list[str]:

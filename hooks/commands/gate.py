@@ -85,8 +85,15 @@ def push_of(repository: Repository, names: Sequence[str], remote: str) -> Push:
     Raises:
         UsageError: A name is no revision.
     """
-    refs = [(name, name if name.startswith("refs/") else f"refs/heads/{name}") for name in names]
+    refs = [(name, _remote_ref(repository, name)) for name in names]
     return push_to(repository, refs, remote=remote)
+
+
+def _remote_ref(repository: Repository, name: str) -> str:
+    """The ref that a push of this name goes to; policies are by branch, and HEAD is none."""
+    if name == "HEAD":
+        name = os.fsdecode(repository.run("rev-parse", "--symbolic-full-name", name)).strip()
+    return name if name.startswith("refs/") else f"refs/heads/{name}"
 
 
 def push_to(

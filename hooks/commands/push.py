@@ -24,6 +24,7 @@ HELP = """Wait for the verdicts of what `git push` would carry, then run git pus
 Takes git push's own arguments. Nothing is pushed where the gate refuses; there is no time limit on
 the wait.
 """
+PASSES_ON = True  # every argument is git's
 _FOREVER_S = 7 * 24 * 3600.0
 
 
