@@ -250,11 +250,29 @@ class Resolver:
         return ".".join(filter(None, [base, statement.module or ""]))
 
     def _imported(self, module: Module, binding: Binding, alias: ast.alias) -> Iterator[Value]:
+        outer = alias.name if binding.of is None else binding.of.module or ""
+        is_relative = binding.of is not None and binding.of.level > 0
+        if not is_relative and self._lies_beside(module, outer.partition(".")[0]):
+            yield Unknown(f"{outer} may be the file beside this one: that depends on how it is run")
+            return
         if binding.of is not None:
             yield from self.member(self._import_source(module, binding.of), alias.name)
             return
         name = alias.name if alias.asname else alias.name.partition(".")[0]
         yield TreeModule(name) if self.has_module(name) else External(name)
+
+    def _lies_beside(self, module: Module, top: str) -> bool:
+        """True where a script or test can find a top-level module in its own folder.
+
+        Python and pytest put that folder on sys.path. A module that is only imported does not get it,
+        so a backend called like the component it wraps hides nothing.
+        """
+        folder, _, name = module.file.path.rpartition("/")
+        is_test = name.startswith("test_") or name.endswith("_test.py") or name == "conftest.py"
+        if self.has_module(top) or not (is_test or "__main__" in module.file.source.text):
+            return False
+        beside = f"{folder}/{top}" if folder else top
+        return f"{beside}.py" in self.files or f"{beside}/__init__.py" in self.files
 
     def member(self, module_name: str, name: str) -> Iterator[Value]:
         """What a module's attribute can be; the module may lie outside the tree."""

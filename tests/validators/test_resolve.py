@@ -162,3 +162,16 @@ def test_a_partial_keeps_what_it_binds() -> None:
     assert isinstance(value, Partial)
     assert value.of == External("fa.run")
     assert [k.arg for k in value.call.keywords] == ["k"]
+
+
+def test_a_script_may_import_what_lies_beside_it() -> None:
+    beside = "def run(): ...\n"
+    text = "from fa import run\nuse(run)"
+    for name in ("hopper/test_fa.py", "hopper/bench.py"):
+        script = text if "test_" in name else f"{text}\nif __name__ == '__main__':\n    pass"
+        (value,) = _values({"hopper/fa.py": beside, name: script}, name)
+        assert isinstance(value, Unknown)
+        assert "beside" in value.reason
+    assert _values({"plug/fa.py": beside, "plug/use.py": text}, "plug/use.py") == (
+        External("fa.run"),
+    )

@@ -73,9 +73,6 @@ class Judge:
     def judgements(self) -> tuple[Judgement, ...]:
         """Every call of an entry point in the tree, in order of path and line."""
         known = tuple(families().values())
-        words = [w for family in known for w in family.modules]
-        if not any(w in file.source.text for file in self.files.values() for w in words):
-            return ()
         resolver = Resolver(self.files, self.options.import_roots)
         return tuple(self._judge(site) for site in SiteFinder(resolver, known).sites())
 

@@ -170,14 +170,12 @@ class Family(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
 
     Attributes:
         name: Name of the family; also the file's name.
-        modules: Top-level modules whose text in a file makes it worth a look.
         role_words: Role to the words in an argument's name that betray it.
         reexports: Modules outside the tree that hand entry points on.
         builds: The generations.
     """
 
     name: str
-    modules: tuple[str, ...]
     builds: tuple[Build, ...]
     role_words: dict[str, tuple[str, ...]] = {}
     reexports: tuple[Reexport, ...] = ()

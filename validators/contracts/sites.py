@@ -104,7 +104,8 @@ class SiteFinder:
         return sorted(sites, key=lambda s: (s.module.file.path, s.call.lineno, s.call.col_offset))
 
     def _is_worth_a_look(self, text: str) -> bool:
-        return any(word in text for family in self.families for word in family.modules)
+        """True where an entry point can come in: only its own name can begin a chain of aliases."""
+        return any(name in text for name in self._entry_names)
 
     def _files_with(self, words: set[str]) -> list[str]:
         """Files that hold one of the words; a part of a longer word is no harm, only a look too many."""
@@ -141,8 +142,7 @@ class SiteFinder:
     def _aliases(self, module: Module, how: ast.AST | None, of: ast.ImportFrom | None) -> bool:
         path = module.file.path
         if isinstance(how, ast.alias):
-            word = how.name if of is None else f"{of.module or ''}.{how.name}"
-            return self._is_worth_a_look(word) or how.name in self._exported
+            return of is not None and (how.name in self._entry_names or how.name in self._exported)
         if not isinstance(how, ast.Name | ast.Attribute | ast.IfExp | ast.BoolOp | ast.Call):
             return False
         if not self._mentions(path, how):
