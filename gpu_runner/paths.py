@@ -153,7 +153,9 @@ def jobs_folder() -> Path:
 
 
 def _memory_folder() -> Path:
-    name = f"attngate-{os.getuid()}-{socket_path().stem}"
+    # Of one daemon alone: another one, with another socket, would take these files for leftovers.
+    mark = hashlib.sha256(os.fsencode(socket_path())).hexdigest()[:16]
+    name = f"attngate-{os.getuid()}-{mark}"
     if os.path.isdir(_MEMORY_FOLDER) and os.access(_MEMORY_FOLDER, os.W_OK | os.X_OK):
         return private_folder(_MEMORY_FOLDER / name)
     return private_folder(run_folder() / "spool")

@@ -311,7 +311,7 @@ def _numerically_untested(tree: TreeReport) -> list[str]:
             lines.append(f"target {target.name}: {target.state.value}: {target.reason}")
         lines += [f"target {target.name}: {what}: {why}" for what, why in target.left_out]
         refused = target.counts.get("unsupported", 0)
-        if refused:
+        if refused and target.state.is_established:
             lines.append(f"target {target.name}: {refused} undeclared cases that it refuses itself")
         if target.state.is_established and target.device == "cpu":
             lines.append(f"target {target.name}: behaviour on a GPU (validated on the CPU)")

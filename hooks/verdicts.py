@@ -117,7 +117,7 @@ def obtain(plan: TreePlan, wish: Wish) -> Obtained:
                 _wait(turn, client, jobs)
             return turn.obtained(client.warnings)
     except CouldNotCheckError as error:
-        why = f"{error.message}. {error.advice}" if error.advice else error.message
+        why = _told(error.message, error.advice)
         for target in turn.open_targets():
             state = TargetState.COULD_NOT_CHECK if target.affected else TargetState.UNTESTED
             turn.reports[target.settings.name] = _report(target, state, why)
@@ -267,10 +267,11 @@ def _state_of(verdicts: Sequence[Verdict], facts: Facts) -> tuple[TargetState, s
     first = next((v for v in verdicts if v.kind in _NOT_JUDGED), None)
     if first is not None:
         skipped = sum(counts[kind] for kind in _NOT_JUDGED)
-        why = f"{skipped} of {len(verdicts)} cases could not be run here: {first.message}"
-        return TargetState.COULD_NOT_CHECK, why
+        why = _told(first.message, first.advice)
+        told = f"{skipped} of {len(verdicts)} cases could not be run here: {why}"
+        return TargetState.COULD_NOT_CHECK, told
     if not counts[VerdictKind.PASSED]:
-        why = verdicts[0].message if verdicts else "no case was run"
+        why = _told(verdicts[0].message, verdicts[0].advice) if verdicts else "no case was run"
         return TargetState.COULD_NOT_CHECK, f"no case could be judged: {why}"
     return TargetState.PASSED, ""
 
@@ -281,8 +282,11 @@ def _state_of_failed(report: JobReport) -> tuple[TargetState, str]:
         return TargetState.FAILED, "a case failed before the job could not go on"
     if problem is None:
         return TargetState.COULD_NOT_CHECK, "the job could not be carried out"
-    why = f"{problem.message}. {problem.advice}" if problem.advice else problem.message
-    return TargetState.COULD_NOT_CHECK, why
+    return TargetState.COULD_NOT_CHECK, _told(problem.message, problem.advice)
+
+
+def _told(message: str, advice: str) -> str:
+    return f"{message}. {advice}" if advice else message
 
 
 def _broken(target: PlannedTarget) -> TargetReport:
