@@ -33,8 +33,10 @@ def run(args: argparse.Namespace) -> int:
         if not ids:
             print("no job is queued or running")
             return EXIT_PASS
-        reports = client.wait(ids, _LONGEST_S, _Lines().show)
+        lines = _Lines()
+        reports = client.wait(ids, _LONGEST_S, lines.show)
     require_known(reports)
+    lines.show(reports)  # what it came to may be news
     for report in reports:
         for line in problem_lines(report):
             print(line)
