@@ -70,19 +70,25 @@ def _cell(text: str) -> str:
 
 
 def suites_page() -> str:
-    """Every suite from its docstring, and the arguments that its adapter knows."""
+    """Every suite from the docstrings of its module and of the adapter that makes its calls."""
     from attngate.gpu_runner.worker import registry
 
-    parts = ["# Suites\n", "What a target is held to, by the `suite` of its table.\n"]
     names = registry.available()
+    parts = ["# Suites\n", "What a target is held to, by the `suite` of its table.\n"]
     parts += [f"- [{name}](#{name})" for name in names]
     for name in names:
         suite = registry.find(name)
-        text = inspect.getdoc(type(suite))
-        if not text:
-            raise SystemExit(f"suites/{name}.py: its class needs a docstring, which is its page")
-        parts.append(f"\n## {name}\n\nVersion {suite.version}. {text}\n")
+        parts.append(f"\n## {name}\n\nVersion {suite.version}. {_module_text('suites', name)}")
+        parts.append(f"\n### How {name} is called\n\n{_module_text('adapters', suite.adapter)}")
     return "\n".join(parts)
+
+
+def _module_text(kind: str, name: str) -> str:
+    module = importlib.import_module(f"attngate.gpu_runner.worker.{kind}.{name}")
+    text = inspect.getdoc(module)
+    if not text:
+        raise SystemExit(f"{kind}/{name}.py needs a docstring, which is its page")
+    return text
 
 
 def rules_page() -> str:
