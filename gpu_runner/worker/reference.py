@@ -258,7 +258,6 @@ class Merged:
         a1: Weighted mean of the magnitudes.
         swing: How far `out` moves per unit of error in the difference of the two LSE.
         smax: Largest finite LSE magnitude of the two.
-        gap: Difference of the two LSE, 0 where one side is empty.
         empty: bool, both sides empty.
     """
 
@@ -267,7 +266,6 @@ class Merged:
     a1: Tensor
     swing: Tensor
     smax: Tensor
-    gap: Tensor
     empty: Tensor
 
 
@@ -285,14 +283,12 @@ def merge(a_out: Tensor, a_lse: Tensor, b_out: Tensor, b_lse: Tensor) -> Merged:
         for out, each in zip((a_out, b_out), lses, strict=True)
     ]
     finite = [each.masked_fill(torch.isinf(each), 0.0) for each in lses]
-    one_sided = torch.isinf(lses[0]) | torch.isinf(lses[1])
     return Merged(
         out=weights[0] * outs[0] + weights[1] * outs[1],
         lse=lse,
         a1=weights[0] * outs[0].abs() + weights[1] * outs[1].abs(),
         swing=weights[0] * weights[1] * (outs[0].abs() + outs[1].abs()),
         smax=torch.maximum(finite[0].abs(), finite[1].abs()),
-        gap=(finite[0] - finite[1]).abs().masked_fill(one_sided, 0.0),
         empty=empty,
     )
 

@@ -116,7 +116,7 @@ MUTANTS = [
         "lse-read-transposed",
         "B",
         "lse_p, lse_s = prefix_lse.float(), suffix_lse.float()",
-        "lse_p, lse_s = (x.float().t().reshape(x.shape) for x in (prefix_lse, suffix_lse))",
+        "lse_p, lse_s = (x.float().view(x.shape[::-1]).t() for x in (prefix_lse, suffix_lse))",
     ),
     _mutant(
         "lse-written-transposed",

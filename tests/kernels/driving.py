@@ -18,13 +18,14 @@ from attngate.gpu_runner.worker import candidate, judge, registry, wire
 class _NoTree:
     """Stands in for the plugin's imports, of which there are none here."""
 
+    def __init__(self) -> None:
+        self.mixed: dict[str, tuple[str, str]] = {}
+
     def check(self) -> None:
         return
 
     def outside_closure(self) -> list[str]:
         return []
-
-    mixed: dict[str, tuple[str, str]] = {}
 
 
 @dataclass

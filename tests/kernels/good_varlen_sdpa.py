@@ -4,6 +4,8 @@ A sink is one more key of zeros whose bias is the sink and whose value is 0. The
 that a suite has something to leave out.
 """
 
+from itertools import pairwise
+
 import torch
 from torch.nn.functional import scaled_dot_product_attention
 
@@ -30,7 +32,7 @@ def flash_attn_varlen_func(
     out = torch.zeros(*q.shape[:2], v.shape[-1], dtype=q.dtype)
     lse = torch.full((q.shape[1], q.shape[0]), float("-inf"))
     starts_q, starts_k = cu_seqlens_q.tolist(), cu_seqlens_k.tolist()
-    for i, (q0, q1) in enumerate(zip(starts_q, starts_q[1:], strict=False)):
+    for i, (q0, q1) in enumerate(pairwise(starts_q)):
         length = starts_k[i + 1] - starts_k[i]
         if q0 == q1:
             continue

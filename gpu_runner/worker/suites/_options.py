@@ -17,11 +17,16 @@ SHORT_NAMES = {"bfloat16": "bf16", "float16": "fp16", "float32": "fp32"}
 
 def dtypes(options: Mapping[str, Any], default: Sequence[str]) -> list[str]:
     """`dtypes = [...]`, the first of which is the one that the quick tier runs most of."""
-    found = list_of(options, "dtypes", str, default)
+    return known_dtypes(options, "dtypes", default)
+
+
+def known_dtypes(options: Mapping[str, Any], key: str, default: Sequence[str]) -> list[str]:
+    """A list of names of floating point types under `key`."""
+    found = list_of(options, key, str, default)
     for name in found:
         if name not in SHORT_NAMES:
             known = ", ".join(SHORT_NAMES)
-            raise registry.DeclarationError(f"dtypes: {name!r} is not known", f"known: {known}")
+            raise registry.DeclarationError(f"{key}: {name!r} is not known", f"known: {known}")
     return found
 
 

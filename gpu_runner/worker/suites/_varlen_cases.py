@@ -13,7 +13,7 @@ from attngate.gpu_runner.worker import registry
 from attngate.gpu_runner.worker.suites import _options
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
+    from collections.abc import Callable, Iterator, Mapping
 
 Lengths = tuple[tuple[int, int], ...]
 """(query rows, keys) of each request."""
@@ -192,29 +192,28 @@ LAYOUTS = (
 
 def plans_for(options: Mapping[str, Any]) -> tuple[list[Plan], list[registry.LeftOut]]:
     """The table for a target, sizes filled in, and what its declaration leaves out."""
-    plans: list[Plan] = []
-    left_out: list[registry.LeftOut] = []
-    for key, group in (
-        ("", BASIC),
-        ("window", WINDOWS),
-        ("softcap", SOFTCAPS),
-        ("alibi", ALIBIS),
-        ("sinks", SINKS),
-        ("strided", LAYOUTS),
-    ):
-        if key and options.get(key) is False:
-            left_out.append((key, f"the target declares {key} = false"))
-        else:
-            plans.extend(group)
-    plans.extend(_by_size(options))
-    plans.extend(_by_page(options))
+    left_out = [(key, f"the target declares {key} = false") for key in _denied(options)]
+    plans = [*BASIC, *WINDOWS, *SOFTCAPS, *ALIBIS, *SINKS, *LAYOUTS]
+    plans += [*_by_size(options), *_by_page(options)]
     if options.get("convention", "flash_attn") != "vllm":
         plans = [each for each in plans if not each.out_given]
     plans = [each for each in plans if _causal_allowed(each, options)]
-    if options.get("window") is False:
-        plans = [each for each in plans if each.window == (-1, -1)]
+    plans = [each for each in plans if not any(_USES[key](each) for key in _denied(options))]
     left_out.append(("dropout", "not part of inference"))
     return [_filled(each, options) for each in plans], left_out
+
+
+_USES: dict[str, Callable[[Plan], bool]] = {
+    "window": lambda plan: plan.window != (-1, -1),
+    "softcap": lambda plan: plan.softcap > 0,
+    "alibi": lambda plan: bool(plan.alibi),
+    "sinks": lambda plan: plan.sinks,
+    "strided": lambda plan: plan.layout != "plain",
+}
+
+
+def _denied(options: Mapping[str, Any]) -> list[str]:
+    return [key for key in _USES if options.get(key) is False]
 
 
 def _causal_allowed(plan: Plan, options: Mapping[str, Any]) -> bool:

@@ -27,6 +27,7 @@ from attngate.gpu_runner.worker.suites._varlen_cases import Plan, plans_for
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
 
+DTYPES = ("bfloat16", "float16")
 UNIT = measure.LseUnit(base="e", empty="either", layout="HT")
 
 
@@ -48,8 +49,9 @@ class FlashAttnVarlen:
         if _lacks_lse(declaration):
             plans = [replace(each, with_lse=False) for each in plans]
             left_out.append(("the LSE", "the callable does not return it"))
-        default = ("bfloat16", "float16")
-        dtypes = _options.dtypes(options, default)
+        dtypes = _options.dtypes(options, DTYPES)
+        _p_dtype(options, dtypes[0])
+        _sink_dtype(options, dtypes[0])
         return [_case(each, dtype) for dtype in dtypes for each in plans], left_out
 
     def prepare(
@@ -225,7 +227,7 @@ class _Problem:
 
 
 def _sink_dtype(options: Mapping[str, Any], dtype: str) -> torch.dtype:
-    declared = _options.list_of(options, "sink_dtypes", str, [dtype])
+    declared = _options.known_dtypes(options, "sink_dtypes", [dtype])
     return tensors.dtype_named(declared[0])
 
 
