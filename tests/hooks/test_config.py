@@ -3,6 +3,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 import pytest
+
 from attngate.hooks import config
 from attngate.hooks.errors import CouldNotCheckError, UsageError
 
