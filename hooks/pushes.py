@@ -99,7 +99,9 @@ def read_push(repository: Repository, stdin: bytes, remote: str, url: str) -> Pu
     """
     env = repository.user_env
     lines = [line for line in stdin.split(b"\n") if line.strip()]
-    passed_on = not lines and bool(env.get("PRE_COMMIT_TO_REF"))
+    # For a history that the remote knows nothing of, pre-commit names the branch and no commits.
+    named = env.get("PRE_COMMIT_TO_REF") or env.get("PRE_COMMIT_LOCAL_BRANCH")
+    passed_on = not lines and bool(named)
     if passed_on:
         lines = [_line_of_pre_commit(repository, env)]
         remote = remote or env.get("PRE_COMMIT_REMOTE_NAME", "")
@@ -131,10 +133,11 @@ def _is_zero(oid: str) -> bool:
 def _line_of_pre_commit(repository: Repository, env: Mapping[str, str]) -> bytes:
     """The one ref that pre-commit passes on, in the form of git's own line."""
     zero = "0" * len(repository.empty_tree())
-    to_ref, from_ref = env["PRE_COMMIT_TO_REF"], env.get("PRE_COMMIT_FROM_REF", "")
+    to_ref = env.get("PRE_COMMIT_TO_REF") or env["PRE_COMMIT_LOCAL_BRANCH"]
+    from_ref = env.get("PRE_COMMIT_FROM_REF", "")
     local = repository.peel([to_ref])[0]
     if local is None:
-        raise RefusedError(f"PRE_COMMIT_TO_REF={to_ref} is not in the repository")
+        raise RefusedError(f"{to_ref}, which pre-commit passes on, is not in the repository")
     # FROM_REF is pre-commit's idea of a range; only git knows what the remote has.
     base = repository.peel([from_ref])[0] if from_ref else None
     local_ref = env.get("PRE_COMMIT_LOCAL_BRANCH") or to_ref

@@ -131,6 +131,22 @@ def test_pre_commits_variables_are_one_ref_of_unknown_many(
     assert push.refs[0].tree == tree(lab, "main")
 
 
+def test_pre_commit_names_a_branch_whose_history_is_all_new(
+    lab: Lab, history: dict[str, str]
+) -> None:
+    push = pushed(
+        lab,
+        remote="",
+        PRE_COMMIT_REMOTE_NAME="origin",
+        PRE_COMMIT_REMOTE_URL="u",
+        PRE_COMMIT_LOCAL_BRANCH=history["one"],
+        PRE_COMMIT_REMOTE_BRANCH="refs/heads/other",
+    )
+    assert not push.complete
+    assert push.refs[0].tree == tree(lab, history["one"])
+    assert push.refs[0].branch == "other"
+
+
 @pytest.mark.parametrize(
     "line", ["x", "a b c d", f"refs/heads/main {'1' * 40} refs/heads/main {ZERO}"]
 )
