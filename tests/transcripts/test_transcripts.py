@@ -35,7 +35,7 @@ def parse(text: str) -> tuple[str, list[Step]]:
             steps.append(Step(line[2:]))
         elif steps and re.fullmatch(r"\? \d+", line):
             steps[-1].code = int(line[2:])
-        elif steps and not line.startswith("# "):
+        elif steps:
             steps[-1].lines.append(line)
         elif line.startswith("% "):
             begins_with = line[2:]
@@ -124,6 +124,14 @@ def test_a_session_comes_out_as_written(path: Path, shell: Shell) -> None:
         said = f"$ {step.command}\n{done.stdout}? {done.returncode}"
         assert done.returncode == step.code, said
         assert fits(step.lines, done.stdout), said
+
+
+def test_each_verb_has_a_session() -> None:
+    from attngate.hooks import cli
+
+    shown = " ".join(path.read_text("utf-8") for path in TRANSCRIPTS)
+    # The demo is a session itself, and tests/hooks/commands/test_demo.py plays it.
+    assert [v for v in cli.verbs() if v != "demo" and f"attngate {v}" not in shown] == []
 
 
 @pytest.mark.parametrize(
