@@ -271,7 +271,9 @@ def rounds(count: int, seed: int, report: bool = True) -> list[str]:
                 found += clean_run(arena)
             hits[victim if hit else f"{victim} (none there)"] += 1
             problems += [f"round {number}, {victim} killed: {text}" for text in found]
-            if report and (found or number % 10 == 0):
+            for text in found if report else ():
+                print(f"round {number}, {victim} killed: {text}", flush=True)
+            if report and number % 10 == 0:
                 print(f"round {number}: {dict(hits)}; problems: {len(problems)}", flush=True)
         subprocess.run(
             [ATTNGATE, "daemon", "stop", "--force"], env=arena.env, capture_output=True, check=False
