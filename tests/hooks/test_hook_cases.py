@@ -487,7 +487,7 @@ def test_a_signal_ends_the_hook_at_once_with_nothing_left(lab: Lab, number: sign
         stderr=subprocess.DEVNULL,
         start_new_session=True,
         # Whoever runs the tests in the background may have had these signals ignored.
-        preexec_fn=lambda: signal.signal(number, signal.SIG_DFL),
+        preexec_fn=lambda: signal.signal(number, signal.SIG_DFL),  # noqa: PLW1509 - no threads here
     )
     deadline = time.monotonic() + 20
     while not any(f"-{hook.pid}-" in name for name in os.listdir(root)):
