@@ -236,8 +236,25 @@ def play(arena: Arena, number: int, draw: random.Random) -> tuple[str, bool, lis
     return victim, hit, problems
 
 
+def wait_for_disturbed_jobs(arena: Arena) -> None:
+    """Let jobs end whose candidate was killed: a run that joined one would share its crash."""
+    deadline = time.monotonic() + 120
+    while time.monotonic() < deadline:
+        status = subprocess.run(
+            [ATTNGATE, "daemon", "status", "--format", "json"],
+            env=arena.env,
+            capture_output=True,
+            text=True,
+            check=False,
+        )
+        if status.returncode != 0 or not json.loads(status.stdout)["jobs"]:
+            return
+        time.sleep(0.2)
+
+
 def clean_run(arena: Arena) -> list[str]:
     """A run that nobody disturbs: the correct kernel passes, the wrong one fails."""
+    wait_for_disturbed_jobs(arena)
     done = subprocess.run(
         [ATTNGATE, "validate", "--all", "--format", "json", "--rev", "HEAD"],
         cwd=arena.repo,
