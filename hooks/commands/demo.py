@@ -233,7 +233,7 @@ class Stage:
             shutil.copyfile(origin, copy)
         else:
             shutil.copytree(
-                origin, copy, copy_function=shutil.copyfile, dirs_exist_ok=True, ignore=_compiled
+                origin, copy, copy_function=shutil.copyfile, dirs_exist_ok=True, ignore=_caches
             )
 
     def end(self) -> None:
@@ -241,8 +241,8 @@ class Stage:
         self.shell("attngate daemon stop")
 
 
-def _compiled(_folder: str, names: list[str]) -> list[str]:
-    return [name for name in names if name == "__pycache__"]
+def _caches(_folder: str, names: list[str]) -> list[str]:
+    return [name for name in names if name in ("__pycache__", ".ruff_cache")]
 
 
 def _require_what_is_needed() -> None:
