@@ -140,6 +140,10 @@ class _Loaded:
 
     def _disclosures(self) -> list[str]:
         found = list(self.fit.disclosures)
+        found += [
+            f"Python code of neither the tree nor the interpreter's environment ran: {path}"
+            for path in self.imports.strangers
+        ]
         module = self.job.target.callable.partition(":")[0]
         if not self.imports.owns(module):
             origin = getattr(sys.modules.get(module), "__file__", None) or "no file"

@@ -7,8 +7,9 @@ Three things work together:
   are never read. Extension modules and declared generated files come from the confirmed installation
   after their sha256 was compared.
 * `Witness`, an audit hook, notices source files of the plugin that are run or read from outside the
-  tree without an import: `exec`, `runpy`, `spec_from_file_location`, a library opened by path.
-* `TreeImports.verify` looks at every entry of `sys.modules` that belongs to the plugin, whoever put it
+  tree without an import (`exec`, `runpy`, `spec_from_file_location`, a library opened by path), files
+  of the tree that are run or read at all, and files that belong to neither tree nor environment.
+* `TreeImports.check` looks at every entry of `sys.modules` that belongs to the plugin, whoever put it
   there: start-up files of site-packages, finders of an editable installation, the plugin itself.
 
 The tree's metadata is written into a private folder that is first on `sys.path`, so entry points and
@@ -24,14 +25,17 @@ import importlib.machinery
 import importlib.util
 import os
 import re
+import site
 import sys
+import sysconfig
+import threading
 from importlib.abc import MetaPathFinder
 from pathlib import Path
 from types import CodeType, FunctionType, ModuleType
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Sequence
+    from collections.abc import Callable, Iterable, Iterator, Sequence
 
     from attngate.gpu_runner.worker import wire
 
@@ -61,6 +65,8 @@ class TreeImports:
         packages: Top-level names that must come from the tree.
         sources: Real path of each verified source that was loaded, to its path in the tree.
         mixed: Path relative to the import root to (installed path, sha256), for what stood in.
+        opened: Paths in the tree of files that were read other than as a module's source.
+        strangers: Files of Python code that ran, of neither the tree nor the environment.
         violations: (module or action, path) in the order seen.
     """
 
@@ -71,8 +77,12 @@ class TreeImports:
         self.packages = set(job.packages)
         self.sources: dict[str, str] = {}
         self.mixed: dict[str, tuple[str, str]] = {}
+        self.opened: set[str] = set()
+        self.strangers: dict[str, None] = {}
         self.violations: list[tuple[str, str]] = []
         self._libraries: dict[str, str] = {}
+        self._environment = _environment_folders()
+        self.witness = Witness(self)
         top = job.target.callable.partition(":")[0].partition(".")[0]
         if top and any(_portion(root, top) for root in self.roots):
             self.packages.add(top)
@@ -93,7 +103,7 @@ class TreeImports:
         if self.job.distribution[0]:
             sys.path.insert(0, write_metadata(self.job, folder))
         importlib.invalidate_caches()
-        Witness(self).start()
+        self.witness.start()
 
     def owns(self, name: str) -> bool:
         """True if a module of this name belongs to the plugin."""
@@ -114,6 +124,15 @@ class TreeImports:
             why = "is not a file of the tree" if expected is None else "is not the tree's version"
             raise ImportedElsewhereError(f"{path} {why}", path=path)
         self.sources[os.path.realpath(path)] = relative or ""
+        return data
+
+    def read_stand_in(self, path: str) -> bytes:
+        """The bytes of a confirmed source; raises ImportedElsewhereError on another sha256."""
+        relative = self._libraries[os.path.realpath(path)]
+        data = Path(path).read_bytes()
+        if hashlib.sha256(data).hexdigest() != self.job.installed[relative][1]:
+            self.violations.append((relative, path))
+            raise ImportedElsewhereError(f"{path} changed since it was confirmed", path=path)
         return data
 
     def installed_file(self, relative: str) -> str | None:
@@ -137,19 +156,27 @@ class TreeImports:
         real = os.path.realpath(path)
         return real in self.sources or real in self._libraries
 
+    def is_stand_in(self, path: str) -> bool:
+        """True for a confirmed file of the installation."""
+        return os.path.realpath(path) in self._libraries
+
+    def is_environment(self, path: str) -> bool:
+        """True for a file of the interpreter, of its site-packages or of the worker itself."""
+        return os.path.realpath(path).startswith(self._environment)
+
     def modules(self) -> list[list[str]]:
         """[name, absolute origin, path in the tree or relative to the import root] of each module."""
         found = []
         for name, module in self._loaded():
-            origin = os.path.realpath(getattr(module, "__file__", None) or "")
+            origin = os.path.realpath(next(iter(_files_of(module)), ""))
             where = self.sources.get(origin) or self._libraries.get(origin)
             if where is not None:
                 found.append([name, origin, where])
         return sorted(found)
 
     def outside_closure(self) -> list[str]:
-        """Tree paths of loaded sources that the static import closure did not contain."""
-        return sorted(set(self.sources.values()) - set(self.job.closure))
+        """Tree paths of what was loaded or read that the static import closure did not contain."""
+        return sorted({*self.sources.values(), *self.opened} - {*self.job.closure, ""})
 
     def check(self) -> None:
         """Look at everything that is loaded now; raises ImportedElsewhereError with the first fault."""
@@ -170,32 +197,83 @@ class TreeImports:
         """Where an unproven module came from, "" if it is proven."""
         files = _files_of(module)
         if files:
-            return next((path for path in files if not self.is_accepted(path)), "")
-        for path in getattr(module, "__path__", None) or ():
+            wrong = next((path for path in files if not self.is_accepted(path)), "")
+            return wrong or self._foreign_code(name, module, self._is_foreign_file)
+        for path in _read(module, "__path__", ()):
             if self.relative(os.path.realpath(path)) is None:
                 return str(path)
-        return self._foreign_code(name, module)
+        return self._foreign_code(name, module, lambda path: not self.is_accepted(path))
 
-    def _foreign_code(self, name: str, module: ModuleType) -> str:
-        """A module made at run time has no file: its own functions must be written in proven ones."""
-        for value in list(vars(module).values()):
-            if isinstance(value, FunctionType) and value.__module__ == name:
-                path = value.__code__.co_filename
-                if not self.is_accepted(path):
-                    return path
+    def _foreign_code(
+        self, name: str, module: ModuleType, is_foreign: Callable[[str], bool]
+    ) -> str:
+        """The first foreign file that a function or method, which calls itself the module's, is of."""
+        for value in list(_read(module, "__dict__", {}).values()):
+            members = list(vars(value).values()) if isinstance(value, type) else [value]
+            for member in members:
+                code = _code_of(member) if getattr(value, "__module__", "") == name else None
+                if code is not None and is_foreign(code.co_filename):
+                    return code.co_filename
         return ""
+
+    def _is_foreign_file(self, path: str) -> bool:
+        """True for a file that may not define what a module with a proven file of its own holds.
+
+        Code without a file (of `dataclasses` and such) passes, and so do the wrappers that decorators
+        of the environment put around a function.
+        """
+        real = os.path.realpath(path)
+        if path[:1] == "<" or self.is_accepted(real) or not os.path.isfile(real):
+            return False
+        return self.witness.is_plugins(real) or not (
+            self.is_environment(real) or self.relative(real) is not None
+        )
 
     def _forget_bare_namespaces(self) -> None:
         """Namespace packages that start-up files registered hold no code; ours take their place."""
         for name, module in list(self._loaded()):
-            if not _files_of(module) and not self._foreign_code(name, module):
+            if not _files_of(module) and not self._foreign_code(name, module, bool):
                 del sys.modules[name]
 
 
-def _files_of(module: ModuleType) -> list[str]:
-    spec = getattr(module, "__spec__", None)
+def _read(module: Any, name: str, default: Any) -> Any:
+    """An attribute of whatever lies in `sys.modules`, without the code that may compute it."""
+    try:
+        value = object.__getattribute__(module, name)
+    except Exception:  # a property of the plugin's may raise anything
+        return default
+    return default if value is None else value
+
+
+def _files_of(module: Any) -> list[str]:
+    spec = _read(module, "__spec__", None)
     origin = getattr(spec, "origin", None) if getattr(spec, "has_location", False) else None
-    return [str(path) for path in (getattr(module, "__file__", None), origin) if path]
+    found = (_read(module, "__file__", None), origin)
+    return [os.fspath(path) for path in found if isinstance(path, (str, os.PathLike))]
+
+
+def _code_of(value: Any) -> CodeType | None:
+    """The code that a function, method, partial or decorated function finally runs."""
+    for _ in range(32):
+        inner = next(
+            (
+                each
+                for name in ("__wrapped__", "__func__", "func", "fget")
+                if (each := _read(value, name, None)) is not None
+            ),
+            None,
+        )
+        if inner is None or (isinstance(value, FunctionType) and inner is value):
+            break
+        value = inner
+    return value.__code__ if isinstance(value, FunctionType) else None
+
+
+def _environment_folders() -> tuple[str, ...]:
+    """Folders, with a separator behind, whose content the environment's record stands for."""
+    known = [*sysconfig.get_paths().values(), *site.getsitepackages(), sys.base_prefix]
+    known += [sys.base_exec_prefix, sys.prefix, os.path.dirname(os.path.abspath(__file__))]
+    return tuple(sorted({os.path.realpath(path).rstrip(os.sep) + os.sep for path in known}))
 
 
 def _sha256(path: str) -> str:
@@ -298,8 +376,8 @@ class TreeLoader(importlib.machinery.SourceFileLoader):
     def get_code(self, fullname: str) -> CodeType:
         """The code of the module; raises ImportedElsewhereError if the bytes are not the tree's."""
         path = self.get_filename(fullname)
-        if self._imports.is_accepted(path) and self._imports.relative(path) is None:
-            return self.source_to_code(Path(path).read_bytes(), path)
+        if self._imports.is_stand_in(path):
+            return self.source_to_code(self._imports.read_stand_in(path), path)
         return self.source_to_code(self._imports.read_source(path), path)
 
 
@@ -323,47 +401,72 @@ class _NotForPlugin(MetaPathFinder):
 
 
 class Witness:
-    """Audit hook that records plugin files outside the tree which are run, read or opened.
+    """Audit hook that records files of Python code which are run, read or opened.
 
-    A file counts as the plugin's when it lies in a folder named like a package folder of the tree
-    ("<anywhere>/plugin/ops/x.py" where the tree has plugin/ops/).
+    A file outside the tree counts as the plugin's when it lies where a copy of the plugin would have
+    it: "<anywhere>/plugin/ops/x.py" where the tree has plugin/ops/, unless <anywhere> is itself a
+    package, whose subpackages may have any name.
     """
 
     def __init__(self, imports: TreeImports) -> None:
         self._imports = imports
-        self._folders = {
-            os.path.dirname(path)
-            for path in _import_paths(imports.job)
-            if path.partition("/")[0].removesuffix(".py") in imports.packages
-        } - {""}
+        self._busy = threading.local()
 
     def start(self) -> None:
         """Watch this process from now on; Python has no way to remove an audit hook."""
+        paths = [
+            path
+            for path in _import_paths(self._imports.job)
+            if path.partition("/")[0].removesuffix(".py") in self._imports.packages
+        ]
+        self._folders = tuple({"/" + os.path.dirname(path) for path in paths} - {"/"})
+        self._files = tuple("/" + path for path in paths if "/" not in path)
         sys.addaudithook(self._event)
 
     def _event(self, event: str, args: tuple[Any, ...]) -> None:
-        if event == "exec":
-            self._look("exec", getattr(args[0], "co_filename", None))
-        elif event == "open":
-            self._look("open", args[0])
-        elif event == "ctypes.dlopen":
-            self._look("dlopen", args[0])
+        if event not in _ACTIONS or getattr(self._busy, "now", False):
+            return
+        path = getattr(args[0], "co_filename", None) if event == "exec" else args[0]
+        if isinstance(path, bytes):
+            path = os.fsdecode(path)
+        if not isinstance(path, str) or path[:1] in ("", "<"):
+            return
+        self._busy.now = True  # what follows opens files itself
+        try:
+            self._look(event, os.path.realpath(path), args)
+        finally:
+            self._busy.now = False
 
-    def _look(self, action: str, path: object) -> None:
-        if not isinstance(path, str) or not path.endswith((".py", ".so")) or path[0] == "<":
-            return
-        real = os.path.realpath(path)
-        if self._imports.is_accepted(real) or not self._is_plugins(real):
-            return
-        if self._imports.relative(real) is None:
-            self._imports.violations.append((f"{action} of a file", real))
-        elif action == "exec":
-            with contextlib.suppress(ImportedElsewhereError):  # it is in the record
+    def _look(self, event: str, real: str, args: tuple[Any, ...]) -> None:
+        inside = self._imports.relative(real)
+        if event == "exec" and inside is not None:
+            with contextlib.suppress(ImportedElsewhereError, OSError):  # the first is in the record
                 self._imports.read_source(real)
+        elif inside is not None:
+            if not _is_only_written(args) and os.path.isfile(real):
+                self._imports.opened.add(inside)
+        elif _CODE_FILE.search(real) and self.is_plugins(real):
+            if not self._imports.is_accepted(real):
+                self._imports.violations.append((f"{_ACTIONS[event]} of a file", real))
+        elif event == "exec" and not self._imports.is_environment(real):
+            self._imports.strangers[real] = None
 
-    def _is_plugins(self, real: str) -> bool:
+    def is_plugins(self, real: str) -> bool:
+        """True for a path outside the tree that a copy of the plugin would have."""
         folder = os.path.dirname(real)
-        return any(folder.endswith("/" + known) for known in self._folders)
+        places = [folder[: -len(known)] for known in self._folders if folder.endswith(known)]
+        places += [real[: -len(known)] for known in self._files if real.endswith(known)]
+        return any(not os.path.isfile(os.path.join(p, "__init__.py")) for p in places)
+
+
+_CODE_FILE = re.compile(r"\.(py|pyc|pyd|so(\.\d+)*)$")
+_ACTIONS = {"exec": "exec", "open": "open", "ctypes.dlopen": "dlopen"}
+
+
+def _is_only_written(args: tuple[Any, ...]) -> bool:
+    """True for an "open" event whose file cannot be read through what is opened."""
+    flags = args[2] if len(args) > 2 and isinstance(args[2], int) else 0
+    return flags & os.O_ACCMODE == os.O_WRONLY
 
 
 def _import_paths(job: wire.Job) -> Iterator[str]:

@@ -35,4 +35,5 @@ answer["violations"] = imports.violations
 answer["modules"] = imports.modules()
 answer["outside"] = imports.outside_closure()
 answer["mixed"] = imports.mixed
+answer["strangers"] = list(imports.strangers)
 print(json.dumps(answer))

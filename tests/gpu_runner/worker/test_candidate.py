@@ -109,3 +109,14 @@ def test_a_candidate_loads_once(tree, folder):
     fresh.handle({"op": "load", "job": {**job, "device": "cuda"}, "folder": str(folder)})
     again = fresh.handle({"op": "load", "job": job, "folder": str(folder)})
     assert (again["kind"], again["message"]) == ("internal", "a candidate loads one target only")
+
+
+def test_code_of_neither_the_tree_nor_the_environment_is_told(run_case, tree, tmp_path):
+    (tmp_path / "elsewhere").mkdir()
+    stranger = tmp_path / "elsewhere" / "helper_of_nobody.py"
+    stranger.write_text("x = 1\n")
+    first = f"import sys\nsys.path.insert(0, {str(stranger.parent)!r})\nimport helper_of_nobody\n"
+    tree.write({"plugin/__init__.py": "", "plugin/ops.py": first + CODE})
+    loaded, _ = run_case(tree.job(), [])
+    assert loaded["ok"], loaded
+    assert any(str(stranger) in told for told in loaded["disclosures"])

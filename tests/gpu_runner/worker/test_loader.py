@@ -139,21 +139,128 @@ EVASIONS = {
     "made-up module": "m = types.ModuleType('plugin.z')\n"
     "exec('def f(): pass', m.__dict__); sys.modules['plugin.z'] = m",
     "library by path": "import ctypes\ntry: ctypes.CDLL(OTHER + '/plugin/_C.so')\nexcept OSError: pass",
+    "library with a version": "import ctypes\n"
+    "try: ctypes.CDLL(OTHER + '/plugin/_C.so.1')\nexcept OSError: pass",
+    "path as bytes": "exec(open(os.fsencode(OTHER + '/plugin/ops.py')).read())",
+    "made-up module with a file of the tree": "m = types.ModuleType('plugin.z')\n"
+    "m.__file__ = __file__; sys.modules['plugin.z'] = m\n"
+    "exec(compile(open(OTHER + '/strange.py').read(), OTHER + '/strange.py', 'exec'), m.__dict__)",
+    "method of a made-up module": "m = types.ModuleType('plugin.z'); sys.modules['plugin.z'] = m\n"
+    "exec('class C:\\n    def f(self): pass', m.__dict__)",
+    "partial in a made-up module": "m = types.ModuleType('plugin.z'); sys.modules['plugin.z'] = m\n"
+    "exec('import functools\\ndef f(): pass\\nf = functools.partial(f)\\n"
+    "f.__module__ = __name__', m.__dict__)",
+    "code put under a function": "import runpy\n"
+    "def helper(): pass\n"
+    "helper.__code__ = runpy.run_path(OTHER + '/strange.py')['f'].__code__",
+    "our finder removed": "sys.meta_path.pop(0); sys.path.insert(0, OTHER)\n"
+    "import plugin; plugin.__path__.insert(0, OTHER + '/plugin'); import plugin.only_there",
+    "zip file": "import zipfile, zipimport\n"
+    "with zipfile.ZipFile(OTHER + '/z.zip', 'w') as z: z.write(OTHER + '/strange.py', 'plugin/q.py')\n"
+    "m = zipimport.zipimporter(OTHER + '/z.zip/plugin')\n"
+    "e = types.ModuleType('q'); exec(m.get_code('q'), e.__dict__)",
+    "byte code without source": "import py_compile\n"
+    "py_compile.compile(OTHER + '/strange.py', OTHER + '/plugin/late.pyc')\n"
+    "from importlib.machinery import SourcelessFileLoader as L\n"
+    "s = importlib.util.spec_from_loader('plugin.late', L('plugin.late', OTHER + '/plugin/late.pyc'))\n"
+    "m = sys.modules['plugin.late'] = importlib.util.module_from_spec(s); s.loader.exec_module(m)",
 }
 
 
 @pytest.mark.parametrize("how", EVASIONS)
 def test_ways_round_the_import_are_seen(load, tree, site, tmp_path, how):
     other = tmp_path / "other"
-    write(other, {**INSTALLED, "strange.py": "x = 1", "plugin/_C.so": "no library"})
-    head = f"import importlib.util, sys, types\nOTHER = {str(other)!r}\n"
+    write(other, {**INSTALLED, "strange.py": "def f(): return 1"})
+    write(other, {"plugin/_C.so": "no library", "plugin/_C.so.1": "no library"})
+    head = f"import importlib.util, os, sys, types\nOTHER = {str(other)!r}\n"
     code = head + EVASIONS[how] + "\nrun = print\n"
     reply = load(tree.write({**STAGED, "plugin/ops.py": code}).job())
     assert (reply["ok"], reply["kind"]) == (False, "imported_elsewhere"), reply
     assert any(str(other) in path or path == "<string>" for _, path in reply["violations"])
 
 
+def test_a_changed_file_of_the_tree_is_seen_when_it_runs_again(load, tree):
+    for again in ("importlib.reload(sys.modules['plugin.late'])", "runpy.run_path(late.__file__)"):
+        code = (
+            "import importlib, runpy, sys\nimport plugin.late as late\n"
+            f"open(late.__file__, 'a').write('y = 2')\n{again}\nrun = print"
+        )
+        reply = load(
+            tree.write({**STAGED, "plugin/ops.py": code, "plugin/late.py": "x = 1\n"}).job()
+        )
+        assert (reply["ok"], reply["kind"]) == (False, "imported_elsewhere"), again
+        assert reply["violations"][0][0] == "plugin/late.py"
+
+
+def test_a_link_out_of_the_tree_is_no_file_of_the_tree(load, tree, tmp_path):
+    write(tmp_path, {"late.py": "x = 1"})
+    tree.write({**STAGED, "plugin/ops.py": "import plugin.late", "plugin/late.py": "x = 1"})
+    (tree.root / "plugin/late.py").unlink()
+    (tree.root / "plugin/late.py").symlink_to(tmp_path / "late.py")
+    assert load(tree.job())["violations"][0][1] == str(tree.root / "plugin/late.py")
+
+
+def test_a_plugin_of_one_file_is_watched_too(load, tree, site):
+    write(site, {"single.py": "def run(): return 'installed'"})
+    code = f"import runpy\nrun = runpy.run_path({str(site / 'single.py')!r})['run']"
+    reply = load(tree.write({"single.py": code}).job("single:run", packages=["single"]))
+    assert [["exec of a file", str(site / "single.py")]] == [
+        each for each in reply["violations"] if each[0].startswith("exec")
+    ]
+
+
+def test_a_confirmed_source_is_compared_when_it_is_compiled(load, tree, site):
+    write(site, {**INSTALLED, "plugin/_version.py": "v = '1.2'"})
+    code = (
+        "import plugin._version as m\nrun = print\n"
+        "open(m.__file__, 'a').write('v = 2')\nm.__loader__.exec_module(m)"
+    )
+    tree.write({**STAGED, "plugin/ops.py": code})
+    installed = {"plugin/_version.py": confirmed(site / "plugin/_version.py")}
+    reply = load(tree.job(installed=installed, generated=["plugin/_version.py"]))
+    assert reply["violations"][0][0] == "plugin/_version.py"
+
+
+def test_code_of_neither_tree_nor_environment_is_recorded(load, tree, site, tmp_path):
+    write(tmp_path / "other", {"helper_of_nowhere.py": "x = 1"})
+    write(site, {"dependency.py": "x = 1"})
+    code = (
+        f"import sys\nsys.path.insert(0, {str(tmp_path / 'other')!r})\n"
+        "import dependency, helper_of_nowhere, colorsys\nrun = print"
+    )
+    reply = load(tree.write({**STAGED, "plugin/ops.py": code}).job())
+    assert reply["ok"]
+    assert reply["strangers"] == [str(tmp_path / "other/helper_of_nowhere.py")]
+
+
+def test_files_of_the_tree_that_are_read_count_as_loaded(load, tree):
+    code = (
+        "import os\nhere = os.path.dirname(__file__)\n"
+        "def run():\n    open(os.path.join(here, 'log.txt'), 'w').close()\n"
+        "    return open(os.path.join(here, 'table.json')).read()"
+    )
+    tree.write({**STAGED, "plugin/ops.py": code, "plugin/table.json": "{}"})
+    assert load(tree.job(), "target()")["outside"] == ["plugin/table.json"]
+    closure = [*tree.manifest, "plugin/table.json"]
+    assert load(tree.job(closure=closure), "target()")["outside"] == []
+
+
 HONEST = {
+    "object that computes its attributes": "class O:\n"
+    "    def __getattr__(self, name): raise RuntimeError(name)\n"
+    "    @property\n    def __file__(self): raise RuntimeError('file')\n"
+    "    __slots__ = ()\n"
+    "sys.modules['plugin.lazy'] = O()",
+    "lazy loader": "import importlib.util as u\n"
+    "s = u.find_spec('plugin.late'); s.loader = u.LazyLoader(s.loader)\n"
+    "m = u.module_from_spec(s); sys.modules['plugin.late'] = m; s.loader.exec_module(m); m.f()",
+    "module attributes on demand": "def __getattr__(name): raise AttributeError(name)",
+    "decorated functions": "import contextlib, functools, helper\n"
+    "@contextlib.contextmanager\ndef a(): yield\n"
+    "@functools.lru_cache\ndef b(): pass\n"
+    "@helper.bare\ndef c(): pass\n"
+    "class C:\n    d = functools.partialmethod(b)\n    e = property(b)\n    f = staticmethod(c)",
+    "subpackage of another package": "import dep.plugin.ops",
     "lazy module": "class L(types.ModuleType): pass\n"
     "m = L(__name__); m.__dict__.update(globals()); sys.modules[__name__] = m",
     "alias": "import plugin.late\nsys.modules['plugin.old_name'] = plugin.late",
@@ -169,7 +276,10 @@ HONEST = {
 
 
 @pytest.mark.parametrize("how", HONEST)
-def test_honest_dynamic_code_is_accepted(load, tree, how):
+def test_honest_dynamic_code_is_accepted(load, tree, site, how):
+    write(site, {"dep/__init__.py": "", "dep/plugin/__init__.py": "", "dep/plugin/ops.py": "x = 1"})
+    wrapper = "    def wrapper(): return f()\n    wrapper.__module__ = f.__module__\n"
+    write(site, {"helper.py": f"def bare(f):\n{wrapper}    return wrapper\n"})
     code = "import sys, types\ndef run(): return 5\n" + HONEST[how] + "\n"
     tree.write({**STAGED, "plugin/ops.py": code, "plugin/late.py": "def f(): pass\n"})
     reply = load(tree.job(), "target()")
