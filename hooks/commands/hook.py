@@ -160,7 +160,11 @@ def _post_commit() -> int:
     with Repository.discover(os.getcwd(), os.environ) as repository:
         if repository.is_rebase_in_progress():
             return EXIT_PASS  # each replayed commit would queue work; the push judges the result
-        submit.run_hook(repository, repository.user_env)
+        try:
+            submit.run_hook(repository, repository.user_env)
+        except AttngateError as error:
+            why = f"{error.message}. {error.advice}" if error.advice else error.message
+            print(f"attngate: not submitted: {why}; the push will ask again", file=sys.stderr)
     return EXIT_PASS
 
 
