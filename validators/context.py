@@ -5,17 +5,20 @@ from __future__ import annotations
 import ast
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeVar
 
 from attngate.validators.model import Kind, Level, Location
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Callable, Mapping
 
     from attngate.validators.contracts.judge import Judge
+    from attngate.validators.index import Index
+    from attngate.validators.infer import Inference
     from attngate.validators.model import CheckOptions, Severity, Snapshot
     from attngate.validators.source import Source
 
+Answer = TypeVar("Answer")
 _SCOPES = (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)
 
 
@@ -110,6 +113,13 @@ class Context:
     options: CheckOptions
     files: Mapping[str, SourceFile]
     in_scope: frozenset[str] = field(default=frozenset())
+    _once: dict[object, object] = field(default_factory=dict, repr=False)
+
+    def once(self, question: Callable[[Context], Answer]) -> Answer:
+        """The answer to a question about the whole tree, worked out when it is first asked."""
+        if question not in self._once:
+            self._once[question] = question(self)
+        return self._once[question]  # type: ignore[return-value]
 
     @cached_property
     def judge(self) -> Judge:
@@ -117,3 +127,18 @@ class Context:
         from attngate.validators.contracts.judge import Judge
 
         return Judge(self.snapshot, self.options, dict(self.files))
+
+    @cached_property
+    def index(self) -> Index:
+        """Names of the tree and of the target, shared by every rule that follows them."""
+        from attngate.validators.index import Index
+
+        options = self.options
+        return Index(self.files, options.import_roots, options.target)
+
+    @cached_property
+    def inference(self) -> Inference:
+        """What expressions of the tree are, on top of `index`."""
+        from attngate.validators.infer import Inference
+
+        return Inference(self.index)

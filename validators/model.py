@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
     from attngate.validators.installed import InstalledComponent
+    from attngate.validators.target import TargetTree
 
 MODE_FILE = 0o100644
 MODE_EXECUTABLE = 0o100755
@@ -217,6 +218,8 @@ class CheckOptions:
             looked up in the tree's own pins.
         installed: Component to what the user's interpreter has installed, read by
             `installed.read_component`; a component that is missing here is not installed.
+        operators: Namespaces of torch.ops that installed extensions fill.
+        target: Source of the target vLLM; None where there is none to compare with.
     """
 
     include: tuple[str, ...] = ()
@@ -226,6 +229,8 @@ class CheckOptions:
     ignore: frozenset[str] = frozenset()
     builds: Mapping[str, Build] = field(default_factory=dict)
     installed: Mapping[str, InstalledComponent] = field(default_factory=dict)
+    target: TargetTree | None = None
+    operators: frozenset[str] = frozenset()
 
 
 @dataclass(frozen=True, slots=True)

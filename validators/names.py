@@ -67,9 +67,12 @@ class FileNames:
         self.parents: dict[ast.AST, ast.AST] = {}
         self.scopes: dict[ast.AST, Names] = {}
         self.calls: list[ast.Call] = []
-        for node in ast.walk(tree):
-            for child in ast.iter_child_nodes(node):
-                self.parents[child] = node
+        self.imports: list[ast.Import | ast.ImportFrom] = []
+        self.attributes: list[ast.Attribute] = []
+        self.strings: list[ast.Constant] = []
+        self.loads: list[ast.Name] = []
+        self.comparisons: list[ast.Compare] = []
+        self.asserted: list[ast.Assert] = []
         self.module = Names(tree, None)
         self.scopes[tree] = self.module
         _Binder(self).fill(tree, self.module)
@@ -195,6 +198,35 @@ def _ends(block: list[ast.stmt]) -> bool:
     return bool(block) and isinstance(block[-1], _LEAVES_BLOCK)
 
 
+def _children(node: ast.AST) -> list[ast.AST]:
+    """The nodes below one in order of the text; `ast.iter_child_nodes` takes three times as long."""
+    found: list[ast.AST] = []
+    for value in node.__dict__.values():
+        if type(value) is list:
+            found += [part for part in value if isinstance(part, ast.AST)]
+        elif isinstance(value, ast.AST) and type(value) not in _CONTEXTS:
+            found.append(value)
+    return found
+
+
+_CONTEXTS = frozenset([ast.Load, ast.Store, ast.Del])
+_OWN_SCOPE = frozenset([ast.FunctionDef, ast.AsyncFunctionDef, ast.Lambda, ast.ClassDef])
+_BINDS = frozenset(
+    [
+        ast.Import,
+        ast.ImportFrom,
+        ast.Assign,
+        ast.AnnAssign,
+        ast.NamedExpr,
+        ast.ExceptHandler,
+        ast.Global,
+        ast.Nonlocal,
+        ast.MatchAs,
+        ast.MatchStar,
+    ]
+)
+
+
 class _Binder:
     """Fills the scopes of a file, one statement at a time."""
 
@@ -202,19 +234,43 @@ class _Binder:
         self._names = names
 
     def fill(self, node: ast.AST, scope: Names) -> None:
-        for child in ast.iter_child_nodes(node):
+        parents = self._names.parents
+        for child in _children(node):
+            parents[child] = node
             self._visit(child, scope)
 
-    def _visit(self, node: ast.AST, scope: Names) -> None:
-        if isinstance(node, ast.Call):
-            self._names.calls.append(node)
-        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda):
-            self._function(node, scope)
-        elif isinstance(node, ast.ClassDef):
-            self._class(node, scope)
-        else:
+    def _visit(self, node: ast.AST, scope: Names) -> None:  # noqa: C901 (the hot loop)
+        kind = type(node)
+        if kind is ast.Constant:
+            if type(node.value) is str:  # type: ignore[attr-defined]
+                self._names.strings.append(node)  # type: ignore[arg-type]
+            return
+        if kind is ast.Name:
+            self._named(node, scope)  # type: ignore[arg-type]
+            return
+        if kind in _OWN_SCOPE:
+            if kind is ast.ClassDef:
+                self._class(node, scope)  # type: ignore[arg-type]
+            else:
+                self._function(node, scope)  # type: ignore[arg-type]
+            return
+        if kind is ast.Call:
+            self._names.calls.append(node)  # type: ignore[arg-type]
+        elif kind is ast.Attribute:
+            self._names.attributes.append(node)  # type: ignore[arg-type]
+        elif kind is ast.Compare:
+            self._names.comparisons.append(node)  # type: ignore[arg-type]
+        elif kind is ast.Assert:
+            self._names.asserted.append(node)  # type: ignore[arg-type]
+        elif kind in _BINDS:
             self._bind(node, scope)
-            self.fill(node, scope)
+        self.fill(node, scope)
+
+    def _named(self, node: ast.Name, scope: Names) -> None:
+        if type(node.ctx) is ast.Load:
+            self._names.loads.append(node)
+        elif not self._is_followed(node):
+            self._add(scope, node.id, None, self._names.statement_of(node) or node)
 
     def _function(self, node: FunctionNode | ast.Lambda, scope: Names) -> None:
         inner = self._names.scopes[node] = Names(node, scope)
@@ -224,18 +280,21 @@ class _Binder:
             self._add(inner, argument.arg, argument if argument in named else None, node)
         if not isinstance(node, ast.Lambda):
             self._add(scope, node.name, node, node)
-        for child in ast.iter_child_nodes(node):
+        for child in _children(node):
+            self._names.parents[child] = node
             self._visit(child, inner if _is_inside(node, child) else scope)
 
     def _class(self, node: ast.ClassDef, scope: Names) -> None:
         inner = self._names.scopes[node] = Names(node, scope)
         self._add(scope, node.name, node, node)
-        for child in ast.iter_child_nodes(node):
+        for child in _children(node):
+            self._names.parents[child] = node
             self._visit(child, inner if _is_inside(node, child) else scope)
 
     def _bind(self, node: ast.AST, scope: Names) -> None:
         match node:
             case ast.Import() | ast.ImportFrom():
+                self._names.imports.append(node)
                 self._import(node, scope)
             case ast.Assign():
                 for target in node.targets:
@@ -244,9 +303,6 @@ class _Binder:
                 self._target(node.target, node.value, node, scope)
             case ast.NamedExpr():
                 self._target(node.target, node.value, node, scope)
-            case ast.Name(ctx=ast.Store() | ast.Del()):
-                if not self._is_followed(node):
-                    self._add(scope, node.id, None, self._names.statement_of(node) or node)
             case ast.ExceptHandler(name=str(name)):
                 self._add(scope, name, None, node)
             case _:

@@ -20,6 +20,7 @@ from functools import cached_property
 from typing import TYPE_CHECKING
 
 from attngate.validators.names import FileNames
+from attngate.validators.symbols import Summary, summarise
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -47,26 +48,40 @@ class Source:
 
     Attributes:
         raw: The committed bytes.
-        text: The decoded text; "" where `problem` says that it cannot be decoded.
-        problem: The syntax problem, None for a file that compiles.
+        text: The decoded text; "" where it cannot be decoded.
+        undecodable: Why it cannot be decoded, None where it can.
     """
 
     raw: bytes
     text: str
-    problem: SyntaxProblem | None = field(default=None)
+    undecodable: SyntaxProblem | None = field(default=None)
+
+    @cached_property
+    def problem(self) -> SyntaxProblem | None:
+        """The syntax problem, None for a file that compiles; compiled when first asked for."""
+        return self.undecodable or _compile_problem(self.text)
 
     @cached_property
     def tree(self) -> ast.Module:
         """The syntax tree; an empty module for a file that does not parse."""
-        if self.problem is not None:
+        try:
+            with quiet_parser():
+                return ast.parse(self.text)
+        except (SyntaxError, RecursionError, MemoryError, ValueError):
+            self.parses = False
             return ast.Module(body=[], type_ignores=[])
-        with quiet_parser():
-            return ast.parse(self.text)
+
+    parses: bool = True
 
     @cached_property
     def names(self) -> FileNames:
         """The scopes of the syntax tree, kept with the blob like the tree itself."""
         return FileNames(self.tree)
+
+    @cached_property
+    def symbols(self) -> Summary:
+        """What other files can see of this one."""
+        return summarise(self.tree, self.text)
 
     @cached_property
     def lines(self) -> list[str]:
@@ -127,7 +142,7 @@ def is_lfs_pointer(raw: bytes) -> bool:
 
 
 def read_source(raw: bytes) -> Source:
-    """Decode and compile; whatever is wrong with the bytes is in `problem`, never raised."""
+    """Decode; whatever is wrong with the bytes is in `problem`, never raised."""
     null = raw.find(b"\0")
     if null >= 0:
         line = _line_of(raw, null)
@@ -142,7 +157,7 @@ def read_source(raw: bytes) -> Source:
         advice = "Declare an encoding that Python knows, or none: UTF-8 is the default."
         words = error.msg if isinstance(error, SyntaxError) else str(error).partition(";")[0]
         return Source(raw, "", SyntaxProblem(_declaration(raw), 1, words, advice))
-    return Source(raw, text, _compile_problem(text))
+    return Source(raw, text)
 
 
 def _encoding(raw: bytes) -> str:

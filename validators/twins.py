@@ -1,0 +1,66 @@
+"""Classes of the plugin and the classes of the target that they were made from."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from attngate.validators.index import Ref
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from attngate.validators.index import Index
+    from attngate.validators.symbols import Class
+
+
+@dataclass(frozen=True, slots=True)
+class TwinClass:
+    """A class with its counterpart; `module` is the target's, `path` the plugin's file."""
+
+    path: str
+    own: Class
+    module: str
+    theirs: Class
+
+
+def twin_classes(index: Index, path: str) -> Iterator[TwinClass]:
+    """Classes of a file with their counterparts in the target.
+
+    A counterpart has the same name, the plugin's prefix left out, in the module that the file stands
+    for; else it is the target's one class with the same direct base and the same end of the name.
+    """
+    module = index.module_of(path)
+    summary = index.summary(module)
+    twin = index.counterpart(module)
+    theirs = index.summary(twin) if twin else None
+    for name, own in summary.classes.items() if summary is not None else ():
+        plain = index.target_name(name)
+        other = (
+            theirs.classes.get(name) or theirs.classes.get(plain) if theirs is not None else None
+        )
+        if other is not None:
+            yield TwinClass(path, own, twin, other)
+        else:
+            found = _sibling(index, module, own, plain)
+            if found is not None:
+                yield TwinClass(path, own, *found)
+
+
+def _sibling(index: Index, module: str, own: Class, plain: str) -> tuple[str, Class] | None:
+    target = index.target
+    if target is None or plain == own.name:
+        return None
+    bases = {
+        found
+        for text in own.bases
+        for found in index.base(module, text)
+        if isinstance(found, Ref) and not index.is_tree(found.module)
+    }
+    found: list[tuple[str, Class]] = []
+    for base in bases:
+        for where, name in target.derived.get(base.name, ()):
+            known = index.class_of(Ref("class", where, name))
+            if known is not None and name != plain and name.endswith(plain):
+                found.append((where, known))
+    return found[0] if len(found) == 1 else None
