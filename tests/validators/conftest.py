@@ -1,7 +1,7 @@
 """Snapshots of plain dictionaries, and the snippet files: trees whose comments say what a check finds.
 
 A snippet file holds cases. "=== title" begins a case, "# builds: a=1, b=2" and "# ignore: CODE" set
-options, "--- path" begins a file of the tree. "# expect: ATT101 error, ATT104" at the end of a line
+options, "--- path" begins a file of the tree, "--- target: path" one of the target's source. "# expect: ATT101 error, ATT104" at the end of a line
 expects exactly these findings there (the severity may be left out); "# expect-next: ..." expects them
 on the following line. Everything that is not expected must not be found.
 """
@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from attngate.validators.model import MODE_FILE, Build, CheckOptions, FileEntry, Snapshot
+from attngate.validators.target import TargetTree
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -31,11 +32,21 @@ _EXPECT = re.compile(
 class Case:
     name: str
     files: dict[str, str] = field(default_factory=dict)
+    target: dict[str, str] = field(default_factory=dict)
     builds: dict[str, Build] = field(default_factory=dict)
     ignore: frozenset[str] = frozenset()
 
-    def options(self) -> CheckOptions:
-        return CheckOptions(builds=self.builds, ignore=self.ignore)
+    def options(self, folder: Path) -> CheckOptions:
+        """The options of the check; the target's files are written below `folder`."""
+        for path, text in self.target.items():
+            (folder / path).parent.mkdir(parents=True, exist_ok=True)
+            (folder / path).write_text(text, "utf-8")
+        target = TargetTree(str(folder), "9.9") if self.target else None
+        # Snippets use names such as q and k without saying where they come from, and those of the call
+        # contracts compare the variants of a component side by side.
+        aside = {"ATT208", "ATT224"} if self.name.startswith("ATT1") else {"ATT208"}
+        ignore = self.ignore if self.name.startswith("ATT208") else self.ignore | aside
+        return CheckOptions(builds=self.builds, ignore=ignore, target=target)
 
     def expected(self) -> list[tuple[str, int, str, str]]:
         """(path, line, code, severity or "") of every finding that must be there."""
@@ -61,20 +72,23 @@ def cases() -> list[Case]:
 def _read(path: Path) -> list[Case]:
     found: list[Case] = []
     current = ""
+    into: dict[str, str] = {}
     for line in path.read_text("utf-8").splitlines():
         if line.startswith("=== "):
             found.append(Case(f"{path.stem}: {line[4:]}"))
             current = ""
         elif line.startswith("--- "):
             current = line[4:]
-            found[-1].files[current] = ""
+            into = found[-1].target if current.startswith("target: ") else found[-1].files
+            current = current.removeprefix("target: ")
+            into[current] = ""
         elif not current and line.startswith("# builds: "):
             pairs = (part.split("=", 1) for part in line.removeprefix("# builds: ").split(", "))
             found[-1].builds = {name: Build(version, "configured") for name, version in pairs}
         elif not current and line.startswith("# ignore: "):
             found[-1].ignore = frozenset(line.removeprefix("# ignore: ").split(", "))
         elif current:
-            found[-1].files[current] += f"{line}\n"
+            into[current] += f"{line}\n"
     return found
 
 

@@ -9,6 +9,7 @@ from attngate.validators.registry import all_rules
 
 if TYPE_CHECKING:
     from collections.abc import Callable
+    from pathlib import Path
 
     from attngate.validators.model import Snapshot
 
@@ -17,9 +18,9 @@ ELSEWHERE = {"ATT000", "ATT003", "ATT106"}
 
 
 def test_finds_exactly_what_the_comments_expect(
-    case: Any, make_snapshot: Callable[..., Snapshot]
+    case: Any, make_snapshot: Callable[..., Snapshot], tmp_path: Path
 ) -> None:
-    result = check(make_snapshot(case.files), case.options())
+    result = check(make_snapshot(case.files), case.options(tmp_path))
     expected = case.expected()
     found = sorted(
         (f.location.path, f.location.line, f.code, f.severity.value) for f in result.findings

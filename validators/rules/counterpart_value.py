@@ -1,0 +1,73 @@
+"""ATT220: class attributes that differ in kind, or lack a value, from the target's version."""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING
+
+from attngate.validators.context import Hit
+from attngate.validators.model import Severity
+from attngate.validators.registry import rule
+from attngate.validators.twins import twin_classes
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from attngate.validators.context import Context, SourceFile
+    from attngate.validators.index import Index
+    from attngate.validators.symbols import Attribute
+    from attngate.validators.twins import TwinClass
+
+_DISPLAYS = ("List", "Tuple", "Dict", "Set", "ListComp")
+
+
+@rule("ATT220", "counterpart-value", Severity.WARNING)
+def counterpart_value(file: SourceFile, context: Context) -> Iterator[Hit]:
+    """An attribute holds a list where the target's version holds one value, or lists fewer capabilities.
+
+    Why:
+        The target's code reads the attribute as its own class sets it. A list where it expects a tensor
+        breaks the binding of caches; a value that is missing from a list of supported ones turns away
+        what the kernel could do.
+
+    Instead:
+        Set what the target sets, or say why this class differs in a comment that suppresses this.
+    """
+    index = context.index
+    for twin in twin_classes(index, file.path):
+        for name, own in twin.own.attributes.items():
+            theirs = twin.theirs.attributes.get(name)
+            if theirs:
+                yield from _compare(file, index, twin, own[0], theirs)
+
+
+def _compare(
+    file: SourceFile, index: Index, twin: TwinClass, own: Attribute, theirs: list[Attribute]
+) -> Iterator[Hit]:
+    origin = index.place(twin.module, theirs[0].line)
+    where = file.at(own.line)
+    if own.kind in _DISPLAYS and all(t.kind == "Call" for t in theirs) and own.method:
+        yield Hit(
+            where,
+            f"`{own.name}` is a {own.kind.lower()} here and one value in the target's {twin.theirs.name}",
+            advice="Set it as the target does: its code reads it that way.",
+            expected=theirs[0].value[:120],
+            observed=own.value[:120],
+            origin=origin,
+        )
+    elif own.name.startswith("supported_") and not own.method and own.kind == "List":
+        missing = sorted(_words(theirs[0].value) - _words(own.value))
+        if missing and theirs[0].kind == "List":
+            yield Hit(
+                where,
+                f"`{own.name}` lacks {', '.join(missing)}, which the target's {twin.theirs.name} lists",
+                advice="Add what the kernel can do, or say why it cannot.",
+                expected=theirs[0].value[:160],
+                observed=own.value[:160],
+                origin=origin,
+                severity=Severity.NOTE,
+            )
+
+
+def _words(text: str) -> set[str]:
+    return set(re.findall(r"[\w.]+", text))

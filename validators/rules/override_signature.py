@@ -1,0 +1,136 @@
+"""ATT203: overrides that do not take what their base class takes."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from attngate.validators.context import Hit
+from attngate.validators.index import Ref
+from attngate.validators.model import Severity
+from attngate.validators.registry import rule
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from attngate.validators.context import Context, SourceFile
+    from attngate.validators.index import Index
+    from attngate.validators.symbols import Class, Function, Param
+
+
+@rule("ATT203", "override-signature")
+def override_signature(file: SourceFile, context: Context) -> Iterator[Hit]:
+    """A method overrides one of the target or the plugin and does not take the same arguments.
+
+    Why:
+        The target calls its own signature. A parameter that the override lacks is a TypeError at the
+        first call that passes it; a parameter that only the override requires is one at every call.
+
+    Instead:
+        Give the override the base's parameters, with the base's names and defaults, or `**kwargs`.
+    """
+    index = context.index
+    module = index.module_of(file.path)
+    summary = index.summary(module)
+    for known in summary.classes.values() if summary is not None else ():
+        for name, functions in known.methods.items():
+            if name.startswith("__") or len(functions) > 1:
+                continue
+            base = _overridden(index, Ref("class", module, known.name), name)
+            if base is not None:
+                yield from _compare(file, index, known, functions[0], *base)
+
+
+def _overridden(index: Index, ref: Ref, name: str) -> tuple[str, Class, Function] | None:
+    """The nearest base's method of the name; None where a base outside may have another one."""
+    for module, known in index.lineage(ref).classes[1:]:
+        functions = known.methods.get(name)
+        if functions:
+            return (module, known, functions[0]) if len(functions) == 1 else None
+        if name in known.attributes:
+            return None
+    return None
+
+
+def _compare(
+    file: SourceFile, index: Index, own: Class, override: Function, module: str, base_class: Class,
+    base: Function,
+) -> Iterator[Hit]:  # fmt: skip
+    if _kind(override) != _kind(base) or override.star or base.star:
+        return
+    ours, theirs = _passed(override), _passed(base)
+    extra = [p for p in ours if p.default is None and p.name not in {t.name for t in theirs}]
+    lacking = [p for p in theirs if p.name not in {o.name for o in ours}]
+    renamed = _renamed(ours, theirs)
+    lacking = [p for p in lacking if p.name not in renamed]
+    extra = [p for p in extra if p.name not in renamed.values()]
+    if override.kwargs:
+        lacking = [p for p in lacking if p.default is None and p.kind != "k"]
+    if base.kwargs:
+        extra = []
+    renamed = {o: n for o, n in renamed.items() if index.passes_keyword(base.name, o)}
+    for words, severity in _differences(lacking, extra, renamed, base, override):
+        where = index.place(module, base.line)
+        yield Hit(
+            file.at(override.line),
+            f"{own.name}.{override.name} {words} of {base_class.name}.{base.name}",
+            advice="Take the same parameters as the base.",
+            expected=_listed(base),
+            observed=_listed(override),
+            origin=where,
+            severity=severity,
+        )
+
+
+def _differences(
+    lacking: list[Param],
+    extra: list[Param],
+    renamed: dict[str, str],
+    base: Function,
+    override: Function,
+) -> Iterator[tuple[str, Severity | None]]:
+    if lacking:
+        listed = ", ".join(f"`{p.name}`" for p in lacking)
+        required = any(p.default is None for p in lacking)
+        weight = None if required else Severity.WARNING
+        yield (
+            f"does not take {listed}, a parameter"
+            if len(lacking) == 1
+            else (f"does not take {listed}, parameters"),
+            weight,
+        )
+    if extra:
+        yield f"requires {', '.join(f'`{p.name}`' for p in extra)}, which is no parameter", None
+    if renamed and not override.kwargs and not base.kwargs:
+        listed = ", ".join(f"`{new}` for `{old}`" for old, new in renamed.items())
+        yield f"has other names, {listed}, and the target passes them by keyword: those", None
+
+
+def _kind(function: Function) -> str:
+    for name in ("staticmethod", "classmethod", "property", "cached_property"):
+        if function.has_decorator(name):
+            return name
+    return ""
+
+
+def _passed(function: Function) -> list[Param]:
+    """The parameters a caller passes, without the one that is bound."""
+    skips = 0 if function.has_decorator("staticmethod") else 1
+    return list(function.params[skips:])
+
+
+def _renamed(ours: list[Param], theirs: list[Param]) -> dict[str, str]:
+    """Parameters at the same position under another name, where nothing else shifted."""
+    if len(ours) < len(theirs):
+        return {}
+    pairs = [(t.name, o.name) for t, o in zip(theirs, ours, strict=False) if t.kind != "k"]
+    changed = {old: new for old, new in pairs if old != new}
+    names = {o.name for o in ours}
+    return changed if not any(old in names for old in changed) else {}
+
+
+def _listed(function: Function) -> str:
+    parts = [p.name if p.default is None else f"{p.name}={p.default}" for p in function.params]
+    parts += [f"*{function.star}"] * bool(function.star) + [f"**{function.kwargs}"] * bool(
+        function.kwargs
+    )
+    return f"{function.name}({', '.join(parts)})"[:300]

@@ -1,0 +1,122 @@
+"""ATT210: the target's implementation used where the plugin has its own."""
+
+from __future__ import annotations
+
+import ast
+from typing import TYPE_CHECKING
+
+from attngate.validators.context import Hit
+from attngate.validators.guards import is_typing_only
+from attngate.validators.model import Severity
+from attngate.validators.registry import rule
+from attngate.validators.rules.class_path import path_strings
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from attngate.validators.context import Context, SourceFile
+    from attngate.validators.index import Index
+
+
+@rule("ATT210", "upstream-twin", Severity.WARNING)
+def upstream_twin(file: SourceFile, context: Context) -> Iterator[Hit]:
+    """A function or backend is taken from the target although the plugin has its own version of it.
+
+    Why:
+        The target's wrapper asks for CUDA extensions or for another platform and answers "not
+        supported", or takes another kernel. The plugin's version exists because of that; whoever
+        imports the target's passes it by, and nothing fails.
+
+    Instead:
+        Import the plugin's own; where the target's is meant, say so in a comment that suppresses this.
+    """
+    index = context.index
+    module = index.module_of(file.path)
+    for node in file.source.names.imports:
+        if (
+            isinstance(node, ast.ImportFrom)
+            and not node.level
+            and not is_typing_only(file.source.names, node)
+        ):
+            for alias in node.names:
+                own = _own_version(index, module, node.module or "", alias.name)
+                if own and not _is_wrapped(index, module, own, alias):
+                    yield _hit(file, index, alias.lineno, f"{node.module}.{alias.name}", own)
+    for constant in path_strings(file, index):
+        path = str(constant.value).replace(":", ".")
+        source, _, name = path.rpartition(".")
+        own = _own_version(index, module, source, name)
+        if own and not _is_override_key(file, constant):
+            yield _hit(file, index, constant.lineno, path, own)
+
+
+def _own_version(index: Index, user: str, source: str, name: str) -> str:
+    """Dotted path of the plugin's version of a name of the target, "" where it has none."""
+    if index.target is None or not index.target.owns(source):
+        return ""
+    for twin in index.twins_of(source):
+        if twin == user or user.startswith(f"{twin}."):
+            continue
+        summary = index.summary(twin)
+        if summary is None:
+            continue
+        for own in dict.fromkeys((name, f"{index.prefix}{name}")):
+            known = summary.classes.get(own) if own != name else None
+            registered = known is not None and any("register" in d for d in known.decorators)
+            if own == name and own in summary.functions and _is_copy(index, twin, source, name):
+                continue
+            if own in summary.functions or (known is not None and not registered):
+                return f"{twin}.{own}"
+    return ""
+
+
+def _is_copy(index: Index, twin: str, source: str, name: str) -> bool:
+    """True where the plugin's function has the very text of the target's: then it makes no difference."""
+    ours, theirs = index.summary(twin), index.summary(source)
+    if ours is None or theirs is None or name not in theirs.functions:
+        return False
+    own, other = ours.functions[name][0], theirs.functions[name][0]
+    texts = [
+        index.source_lines(twin, own.line, own.end),
+        index.source_lines(source, other.line, other.end),
+    ]
+    return "".join(texts[0].split()) == "".join(texts[1].split())
+
+
+def _is_wrapped(index: Index, user: str, own: str, alias: ast.alias) -> bool:
+    """True where the importer renames it, which says that it knows of both, or is part of the version."""
+    twin = own.rpartition(".")[0]
+    summary = index.summary(twin)
+    names = summary.names if summary is not None else {}
+    uses = any(b.kind == "from" and b.module == user for bounds in names.values() for b in bounds)
+    return uses or (alias.asname is not None and alias.asname != alias.name)
+
+
+def _is_override_key(file: SourceFile, node: ast.Constant) -> bool:
+    """True for a string that says what is replaced: a key of a mapping, or the first of two paths."""
+    parent = file.source.names.parents.get(node)
+    if isinstance(parent, ast.Dict):
+        return node in parent.keys
+    if isinstance(parent, ast.Call):
+        return parent.args[:1] == [node] and len(parent.args) > 1
+    return isinstance(parent, ast.Compare)
+
+
+def _hit(file: SourceFile, index: Index, line: int, path: str, own: str) -> Hit:
+    module, _, name = own.rpartition(".")
+    target = index.target
+    assert target is not None
+    return Hit(
+        file.at(line),
+        f"{path} is the target's; the plugin has its own version, {own}",
+        advice=f"Use {own}.",
+        expected=own,
+        observed=path,
+        origin=f"{index.path_of(module)} line {_line(index, module, name)}",
+    )
+
+
+def _line(index: Index, module: str, name: str) -> int:
+    summary = index.summary(module)
+    bounds = summary.names.get(name) if summary is not None else None
+    return bounds[0].line if bounds else 1
