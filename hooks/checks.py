@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import hashlib
 import os
+import re
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
-from attngate.hooks import baseline, config, fast, interpreters, linters, snapshot
-from attngate.hooks.errors import AttngateError
+from attngate.hooks import baseline, config, fast, interpreters, linters, snapshot, upstream
+from attngate.hooks.errors import AttngateError, CouldNotCheckError
 from attngate.hooks.linters import LintRequest
 from attngate.hooks.report import Policy, TreeReport, Unavailable, standings
 from attngate.validators.check import check
@@ -33,6 +34,7 @@ if TYPE_CHECKING:
     from attngate.hooks.linters import LinterRun
     from attngate.validators.installed import InstalledComponent
     from attngate.validators.model import Snapshot
+    from attngate.validators.target import TargetTree
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,7 +87,9 @@ def examine(subject: Snapshot, bases: Sequence[str], request: CheckRequest) -> C
     loaded = request.loaded or config.load(subject, request.env)
     toplevel = request.repository.toplevel if request.repository else ""
     interpreter, trouble = _interpreter(loaded, toplevel)
-    run = _Run(request, loaded, interpreter, _options(loaded, interpreter))
+    target, no_target = _target(loaded, toplevel, interpreter)
+    trouble += no_target
+    run = _Run(request, loaded, interpreter, _options(loaded, interpreter, target))
     result = check(subject, run.options)
     lint = run.lint(subject)
     findings = [*result.findings, *_linted(lint.runs)]
@@ -106,7 +110,11 @@ def examine(subject: Snapshot, bases: Sequence[str], request: CheckRequest) -> C
         calls=result.calls,
         linters=lint.runs,
         unavailable=(*trouble, *_unavailable_linters(lint.runs, loaded)),
-        disclosures=(*_disclosures(loaded, lint), *_unused_baseline(unused.total(), loaded)),
+        disclosures=(
+            *_disclosures(loaded, lint),
+            *_unused_baseline(unused.total(), loaded),
+            *_without_target(subject, target, no_target),
+        ),
         internal=result.internal,
     )
     return Checked(report, loaded, interpreter, tuple(_depends(run, lint.runs)))
@@ -225,7 +233,36 @@ def _interpreter(loaded: Loaded, toplevel: str) -> tuple[str, list[Unavailable]]
     return path, []
 
 
-def _options(loaded: Loaded, interpreter: str) -> CheckOptions:
+def _target(
+    loaded: Loaded, toplevel: str, interpreter: str
+) -> tuple[TargetTree | None, list[Unavailable]]:
+    try:
+        return upstream.locate(loaded.settings.upstream, toplevel, interpreter), []
+    except CouldNotCheckError as error:
+        what = "names, signatures and classes of the target vLLM"
+        # The rest of the check stands without it, and each run says that this part is missing.
+        return None, [Unavailable(what, error.message, error.advice, Policy.WARN)]
+
+
+def _without_target(
+    subject: Snapshot, target: TargetTree | None, said: Sequence[Unavailable]
+) -> list[str]:
+    """A sentence where the tree uses vLLM and there is no source of it to compare with."""
+    if target is not None or said or not _uses(subject, upstream.PACKAGE):
+        return []
+    advice = "`upstream` in [tool.attngate] names a folder with its source"
+    return [f"not compared with a target vLLM: none is installed or configured; {advice}"]
+
+
+def _uses(subject: Snapshot, package: str) -> bool:
+    word = re.compile(rb"^\s*(?:from|import) %b[. ]" % package.encode(), re.MULTILINE)
+    for path in subject.files:
+        if path.endswith(b".py") and word.search(subject.blob(path) or b""):
+            return True
+    return False
+
+
+def _options(loaded: Loaded, interpreter: str, target: TargetTree | None = None) -> CheckOptions:
     settings = loaded.settings
     builds = {
         name: Build(version, _build_origin(loaded, name))
@@ -239,6 +276,8 @@ def _options(loaded: Loaded, interpreter: str) -> CheckOptions:
         ignore=frozenset(settings.ignore),
         builds=builds,
         installed=installed_components(interpreter) if interpreter else {},
+        target=target,
+        operators=frozenset(settings.operators),
     )
 
 
@@ -317,7 +356,9 @@ def _depends(run: _Run, runs: Iterable[LinterRun]) -> list[str]:
     paths = interpreters.installed_files(run.interpreter) if run.interpreter else []
     names = [lint.tool for lint in runs if lint.status != linters.NOT_CONFIGURED]
     own = run.interpreter if run.loaded.settings.interpreter else ""
-    return [*paths, *linters.programs(run.request.env, own, names)]
+    target = run.options.target
+    sources = upstream.depends(target) if target is not None else ()
+    return [*paths, *sources, *linters.programs(run.request.env, own, names)]
 
 
 def with_unavailable(report: TreeReport, items: Iterable[Unavailable]) -> TreeReport:

@@ -88,6 +88,7 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
         include: Globs of paths in scope; empty means every Python file.
         exclude: Globs of paths out of scope.
         builds: Component name to the build the plugin is meant for.
+        operators: Namespaces of torch.ops that the plugin's installed extensions fill.
         ignore: Rule codes that are switched off.
         baseline: Path in the tree of the adoption baseline.
         generated: Globs of files that only the confirmed installation has.
@@ -103,6 +104,7 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
     include: tuple[str, ...] = ()
     exclude: tuple[str, ...] = ()
     builds: dict[str, str] = {}
+    operators: tuple[str, ...] = ()
     ignore: tuple[str, ...] = ()
     baseline: str = ".attngate-baseline.json"
     generated: tuple[str, ...] = ()
