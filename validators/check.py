@@ -20,7 +20,7 @@ from attngate.validators.model import (
 )
 from attngate.validators.registry import Rule, all_rules, internal_rule
 from attngate.validators.scope import Scope
-from attngate.validators.source import SOURCES, is_lfs_pointer, is_python
+from attngate.validators.source import SOURCES, is_lfs_pointer, is_python, without_collector
 from attngate.validators.suppress import suppressions
 
 if TYPE_CHECKING:
@@ -75,6 +75,11 @@ def check(snapshot: Snapshot, options: CheckOptions) -> CheckResult:
         snapshot: The tree.
         options: Scope, switched-off rules, and what is known about the components.
     """
+    with without_collector():
+        return _check(snapshot, options)
+
+
+def _check(snapshot: Snapshot, options: CheckOptions) -> CheckResult:
     files, not_checked = _read_files(snapshot)
     scope = Scope(options.include, options.exclude)
     context = Context(snapshot, options, files, frozenset(p for p in files if scope.holds(p)))

@@ -55,6 +55,8 @@ def _gone(
     if alias.name == "*":
         star = index.module_ref(source)
         return star if isinstance(star, Missing) else None
+    if index.plainly_defines(source, alias.name):
+        return None
     every = index.lookup(source, alias.name)
     gone = [f for f in every if isinstance(f, Missing)]
     if len(gone) < len(every):

@@ -28,7 +28,8 @@ if TYPE_CHECKING:
 _CLASS = re.compile(r"^[ \t]*class[ \t]+(\w+)[ \t]*(?:\(([^)]*)\))?[ \t]*:", re.MULTILINE)
 _DEFINES = re.compile(r"^(?:class|def|async def)[ \t]+(\w+)", re.MULTILINE)
 _REGISTERS = re.compile(r"register_custom_op|custom_op|\.define\(|triton_op|\.impl\(")
-_PATCHES = re.compile(r"(?<!\bself)(?<!\bcls)\.(\w+)[ \t]*(?::[^=\n]+)?=[^=]")
+# An attribute that is assigned, and what stands between the first name and it.
+_PATCHES = re.compile(r"^[ \t]*\w+(\.[\w.()\[\]]*)?\.(\w+)[ \t]*(?::[^=\n]+)?=(?!=)", re.MULTILINE)
 _MODULE_NAMES = frozenset(
     [
         "__name__", "__file__", "__doc__", "__path__", "__spec__", "__package__", "__loader__",
@@ -223,6 +224,10 @@ class Index:
             self._found[key] = (Open("the name leads back to itself"),)
             self._found[key] = tuple(dict.fromkeys(self._lookup(module, name)))
         return self._found[key]
+
+    def plainly_defines(self, module: str, name: str) -> bool:
+        """True where the target's module defines the name at its top level: seen without parsing it."""
+        return self.target is not None and module in self.target.defining.get(name, ())
 
     def _lookup(self, module: str, name: str) -> Iterator[Found]:
         if not self._is_ours(module):
@@ -605,10 +610,7 @@ class Index:
                 summary = self.summary(module)
                 found.update(summary.operators if summary is not None else ())
         if self.target is not None:
-            for path, _ in self.target.mentioning("direct_register_custom_op"):
-                module = path[: path.rindex(".")].removesuffix("/__init__").replace("/", ".")
-                summary = self.summary(module)
-                found.update(summary.operators if summary is not None else ())
+            found |= self.target.operators
         return frozenset(found)
 
     def is_called_outside(self, module: str, method: str) -> bool:
@@ -640,9 +642,10 @@ class Index:
     def patched(self) -> frozenset[str]:
         """Last words of attributes that some file of the tree assigns from outside."""
         return frozenset(
-            match[1]
+            match[2]
             for path in self._names
             for match in _PATCHES.finditer(self.files[path].source.text)
+            if match[1] or match[0].lstrip().partition(".")[0] not in ("self", "cls")
         )
 
 

@@ -10,6 +10,7 @@ from __future__ import annotations
 import ast
 import builtins
 from dataclasses import dataclass, field
+from functools import lru_cache
 from typing import TYPE_CHECKING
 
 from attngate.validators.index import Foreign, Found, Missing, Open, Ref
@@ -290,12 +291,11 @@ class Inference:
 
     def annotation_text(self, module: str, text: str) -> Iterator[Value]:
         """The same for an annotation that is text."""
-        try:
-            node = ast.parse(text, mode="eval").body
-        except SyntaxError:
+        node = _parsed(text)
+        if node is None:
             yield OPEN
-            return
-        yield from self.annotated(module, None, node)
+        else:
+            yield from self.annotated(module, None, node)
 
     def _generic(
         self, module: str, file: SourceFile | None, node: ast.Subscript
@@ -470,6 +470,14 @@ class Inference:
                 yield from self.annotation_text(module, function.annotation)
             else:
                 yield OPEN
+
+
+@lru_cache(maxsize=4096)
+def _parsed(text: str) -> ast.expr | None:
+    try:
+        return ast.parse(text, mode="eval").body
+    except SyntaxError:
+        return None
 
 
 def _is_between(statement: ast.AST, first: ast.AST, last: ast.AST) -> bool:

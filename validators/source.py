@@ -100,12 +100,18 @@ def quiet_parser() -> Iterator[None]:
     A syntax tree is many small objects and no garbage: the collector would walk them again and again,
     which costs twice the parsing itself.
     """
+    with without_collector(), warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        yield
+
+
+@contextmanager
+def without_collector() -> Iterator[None]:
+    """Leave garbage collection off for a while; nested uses leave it off to the end of the outermost."""
     was_collecting = gc.isenabled()
     gc.disable()
     try:
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore")
-            yield
+        yield
     finally:
         if was_collecting:
             gc.enable()

@@ -19,6 +19,11 @@ _DEFINES = re.compile(
     rb"^(?:class|def|async def)[ \t]+(\w+)|^(\w+)[ \t]*(?::[^=\n]+)?=[^=]", re.MULTILINE
 )
 
+_ASSIGNS = re.compile(
+    rb"^[ \t]*(?!(?:self|cls)\.\w+[ \t]*[:=])[\w.()\[\]]+\.(\w+)[ \t]*(?::[^=\n]+)?=(?!=)",
+    re.MULTILINE,
+)
+_OPERATOR = re.compile(rb"register_custom_op\(\s*(?:op_name\s*=\s*)?[\"']([\w:]+)[\"']")
 _CLASS = re.compile(rb"^class[ \t]+(\w+)[ \t]*\(([^)]*)\)", re.MULTILINE)
 
 
@@ -36,6 +41,9 @@ class TargetTree:
     version: str = ""
     package: str = "vllm"
     _texts: dict[str, bytes | None] = field(default_factory=dict, repr=False)
+    _mentioning: dict[tuple[str, ...], list[tuple[str, bytes]]] = field(
+        default_factory=dict, repr=False
+    )
 
     @property
     def label(self) -> str:
@@ -98,13 +106,16 @@ class TargetTree:
                 self._texts[path] = None
         return self._texts[path]
 
-    def mentioning(self, *words: str) -> Iterator[tuple[str, bytes]]:
+    def mentioning(self, *words: str) -> list[tuple[str, bytes]]:
         """Files that hold all the words, with their bytes."""
-        wanted = [word.encode() for word in words]
-        for path in self.files:
-            raw = self.read(path)
-            if raw is not None and all(word in raw for word in wanted):
-                yield path, raw
+        if words not in self._mentioning:
+            wanted = [word.encode() for word in words]
+            texts = [(path, self.read(path) or b"") for path in self.files]
+            found = [(p, raw) for p, raw in texts if wanted[0] in raw]
+            self._mentioning[words] = [
+                (p, raw) for p, raw in found if all(word in raw for word in wanted)
+            ]
+        return self._mentioning[words]
 
     @cached_property
     def defining(self) -> dict[str, tuple[str, ...]]:
@@ -130,8 +141,22 @@ class TargetTree:
 
     def assigns(self, name: str) -> bool:
         """True where a file gives the attribute to an object other than `self`."""
-        pattern = re.compile(rb"(?<!self)\.%b[ \t]*(?::[^=\n]+)?=[^=]" % name.encode())
-        return any(pattern.search(raw) for _, raw in self.mentioning(name))
+        return name.encode() in self._assigned
+
+    @cached_property
+    def _assigned(self) -> frozenset[bytes]:
+        found: set[bytes] = set()
+        for path in self.files:
+            found.update(_ASSIGNS.findall(self.read(path) or b""))
+        return frozenset(found)
+
+    @cached_property
+    def operators(self) -> frozenset[str]:
+        """Names of the custom operators that the target's Python code registers."""
+        found: set[bytes] = set()
+        for _, raw in self.mentioning("register_custom_op("):
+            found.update(_OPERATOR.findall(raw))
+        return frozenset(name.decode() for name in found)
 
     def line_of(self, module: str, name: str) -> int:
         """Line on which a module defines a name at its top level, 1 where it does not."""
