@@ -19,11 +19,14 @@ import os
 import subprocess
 import sys
 import tempfile
+import time
 from collections import Counter
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
+
+from general_checkers import Checkers, export, remove
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -71,6 +74,7 @@ class Outcome:
     hits: list[dict[str, Any]] = field(default_factory=list)
     near: list[dict[str, Any]] = field(default_factory=list)
     left: list[dict[str, Any]] = field(default_factory=list)
+    others: dict[str, tuple[bool, int]] = field(default_factory=dict)
     lines: int = 0
 
 
@@ -82,6 +86,8 @@ def main(argv: Sequence[str] | None = None) -> int:
         lab = Lab(Path(folder), args.repo, Path(args.vllm_sources), args.builds)
         with ThreadPoolExecutor(args.jobs) as pool:
             outcomes = list(pool.map(lab.judge, bugs))
+        if args.compare:
+            compare(outcomes, lab, Path(args.compare), Path(folder))
     print_tables(outcomes, verbose=args.verbose)
     if args.json:
         Path(args.json).write_text(json.dumps([_as_data(o) for o in outcomes], indent=1) + "\n")
@@ -96,6 +102,9 @@ def _arguments(argv: Sequence[str] | None) -> argparse.Namespace:
     parser.add_argument("--builds", help="JSON: component to the build where a tree pins none")
     parser.add_argument("--json", help="write every outcome to this file")
     parser.add_argument("--jobs", type=int, default=2, help="checks at the same time (2)")
+    parser.add_argument(
+        "--compare", metavar="VENV", help="also run pylint, mypy and pyright of this environment"
+    )
     parser.add_argument("--verbose", action="store_true", help="list what stays in fixed trees")
     return parser.parse_args(argv)
 
@@ -133,6 +142,7 @@ class Lab:
         subprocess.run(command, check=True)
         self._sources = sources
         self._builds = json.loads(Path(builds).read_text()) if builds else {}
+        self.seconds = 0.0
         self._known: dict[tuple[str, str], dict[str, Any]] = {}
 
     def judge(self, bug: Bug) -> Outcome:
@@ -149,6 +159,40 @@ class Lab:
         outcome.lines = self._lines(bug.fix)
         return outcome
 
+    def elsewhere(self, bug: Bug, tools: Checkers, folder: Path) -> dict[str, tuple[bool, int]]:
+        """Tool to whether it finds the bug, and how much it still says of the repaired files."""
+        files = sorted({path for path, _ in bug.locations})
+        source = self._release(bug.version)
+        trees = [export(self._clone, rev, folder / "trees") for rev in (bug.parent, bug.fix)]
+        found: dict[str, tuple[bool, int]] = {}
+        for name in tools.names:
+            parent, fix = (tools.run(name, tree, files, source) for tree in trees)
+            remaining = Counter((f["path"], f["message"]) for f in fix)
+            hit = False
+            for finding in parent:
+                key = (finding["path"], finding["message"])
+                if remaining[key]:
+                    remaining[key] -= 1
+                elif self._is_at(bug, self._with_symbol(bug.parent, finding)):
+                    hit = True
+            found[name] = (hit, len(fix))
+        for tree in trees:
+            remove(tree)
+        return found
+
+    def _with_symbol(self, rev: str, finding: dict[str, Any]) -> dict[str, Any]:
+        return finding | {"symbol": self._symbol(rev, finding["path"], finding["line"])}
+
+    def lines_of(self, rev: str, paths: set[str]) -> int:
+        """Lines of some files of a revision; a file that is gone has none."""
+        total = 0
+        for path in paths:
+            try:
+                total += self._show(rev, path).count("\n")
+            except subprocess.CalledProcessError:
+                continue
+        return total
+
     def check(self, rev: str, version: str) -> list[dict[str, Any]]:
         """Findings of `attngate check` on a revision."""
         key = (rev, version)
@@ -160,6 +204,7 @@ class Lab:
         env = dict(os.environ, ATTNGATE_UPSTREAM=str(self._release(version)))
         env |= {"ATTNGATE_PROFILE": "vllm-metax", "CI": ""}
         command = [sys.executable, "-m", "attngate.hooks.cli", "check", "--rev", rev]
+        began = time.monotonic()
         done = subprocess.run(
             [*command, "--format", "json"],
             cwd=self._clone,
@@ -168,6 +213,7 @@ class Lab:
             text=True,
             check=False,
         )
+        self.seconds += time.monotonic() - began
         if not done.stdout:
             raise RuntimeError(f"{rev}: {done.stderr[-2000:]}")
         tree = json.loads(done.stdout)["trees"][0]
@@ -219,6 +265,30 @@ class Lab:
         )
         paths = [p.decode() for p in done.stdout.split(b"\0") if p.endswith(b".py")]
         return sum(self._show(rev, p).count("\n") for p in paths if is_attention(p))
+
+
+def compare(outcomes: list[Outcome], lab: Lab, environment: Path, folder: Path) -> None:
+    """Run the general checkers on the files that the bugs name and print a table beside ours."""
+    tools = Checkers(environment, folder)
+    for number, outcome in enumerate(outcomes, start=1):
+        outcome.others = lab.elsewhere(outcome.bug, tools, folder)
+        state = " ".join(f"{n}:{'hit' if h else '-'}" for n, (h, _) in outcome.others.items())
+        print(f"{number}/{len(outcomes)} {outcome.bug.id} {state}", file=sys.stderr, flush=True)
+    named = [{path for path, _ in o.bug.locations} for o in outcomes]
+    lines = sum(lab.lines_of(o.bug.fix, n) for o, n in zip(outcomes, named, strict=True))
+    ours = sum(f["path"] in n for o, n in zip(outcomes, named, strict=True) for f in o.left)
+    hits = sum(bool(o.hits) for o in outcomes)
+    print(f"\n{'checker':10}{'found':>10}{'left per 1000 lines':>22}{'seconds':>10}")
+    print(
+        f"{'attngate':10}{hits:>6}/{len(outcomes)}{1000 * ours / lines:>22.2f}{lab.seconds:>10.0f}"
+    )
+    for name in tools.names:
+        found = sum(o.others[name][0] for o in outcomes)
+        left = sum(o.others[name][1] for o in outcomes)
+        rate = 1000 * left / lines
+        print(f"{name:10}{found:>6}/{len(outcomes)}{rate:>22.2f}{tools.seconds[name]:>10.0f}")
+    together = sum(any(h for h, _ in o.others.values()) for o in outcomes)
+    print(f"{'together':10}{together:>6}/{len(outcomes)}   (of the three general ones)")
 
 
 def is_attention(path: str) -> bool:
