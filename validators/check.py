@@ -172,7 +172,7 @@ def _read_files(snapshot: Snapshot) -> tuple[dict[str, SourceFile], list[tuple[s
         elif is_lfs_pointer(raw):
             not_checked.append((path, "a git-lfs pointer: the contents are not in the commit"))
         else:
-            files[path] = SourceFile(path, key, SOURCES.get(entry.oid, raw))
+            files[path] = SourceFile.of(path, key, SOURCES.get(entry.oid, raw))
     return files, not_checked
 
 

@@ -13,10 +13,12 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
     from attngate.validators.contracts.judge import Judge
+    from attngate.validators.facts import Facts
     from attngate.validators.index import Index
     from attngate.validators.infer import Inference
     from attngate.validators.model import CheckOptions, Severity, Snapshot
     from attngate.validators.source import Source
+    from attngate.validators.symbols import Summary
 
 Answer = TypeVar("Answer")
 _SCOPES = (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)
@@ -29,12 +31,39 @@ class SourceFile:
     Attributes:
         path: The path as text, as in `Location.path`.
         key: The path as git stores it.
-        source: Text and syntax tree.
+        load: Gives text and syntax tree; called when they are first asked for.
+        facts_known: Facts from an earlier check of the same contents, None without.
+        symbols_known: Summary from an earlier check of the same contents, None without.
     """
 
     path: str
     key: bytes
-    source: Source
+    load: Callable[[], Source] = field(repr=False)
+    facts_known: Facts | None = None
+    symbols_known: Summary | None = None
+
+    @classmethod
+    def of(cls, path: str, key: bytes, source: Source) -> SourceFile:
+        """A file whose source is at hand."""
+        return cls(path, key, lambda: source)
+
+    @cached_property
+    def source(self) -> Source:
+        """Text and syntax tree."""
+        return self.load()
+
+    @property
+    def facts(self) -> Facts:
+        """What is asked of every file."""
+        return self.facts_known or self.source.facts
+
+    @property
+    def symbols(self) -> Summary | None:
+        """What other files can see of this one; None where it does not parse."""
+        if self.symbols_known is not None:
+            return self.symbols_known
+        symbols = self.source.symbols
+        return symbols if self.source.parses else None
 
     def at(self, line: int, column: int = 1, end_line: int | None = None) -> Location:
         """A location in this file with the name of the function or class around it."""

@@ -25,11 +25,6 @@ if TYPE_CHECKING:
     from attngate.validators.symbols import Bound, Class, Function, Summary
     from attngate.validators.target import TargetTree
 
-_CLASS = re.compile(r"^[ \t]*class[ \t]+(\w+)[ \t]*(?:\(([^)]*)\))?[ \t]*:", re.MULTILINE)
-_DEFINES = re.compile(r"^(?:class|def|async def)[ \t]+(\w+)", re.MULTILINE)
-_REGISTERS = re.compile(r"register_custom_op|custom_op|\.define\(|triton_op|\.impl\(")
-# An attribute that is assigned, and what stands between the first name and it.
-_PATCHES = re.compile(r"^[ \t]*\w+(\.[\w.()\[\]]*)?\.(\w+)[ \t]*(?::[^=\n]+)?=(?!=)", re.MULTILINE)
 _MODULE_NAMES = frozenset(
     [
         "__name__", "__file__", "__doc__", "__path__", "__spec__", "__package__", "__loader__",
@@ -167,9 +162,7 @@ class Index:
     def _read(self, module: str) -> Summary | None:
         path = self._paths.get(module)
         if path is not None:
-            source = self.files[path].source
-            symbols = source.symbols
-            return symbols if source.parses else None
+            return self.files[path].symbols
         if self.target is None or module not in self.target.modules:
             return None
         if module not in self.kept:
@@ -433,21 +426,10 @@ class Index:
         return members_of_known(path)
 
     @cached_property
-    def _class_words(self) -> dict[str, list[tuple[str, tuple[str, ...]]]]:
-        """Module of the tree to its classes with the words of their bases, by the text alone."""
-        found: dict[str, list[tuple[str, tuple[str, ...]]]] = {}
-        for module, path in self._paths.items():
-            text = self.files[path].source.text
-            found[module] = [
-                (m[1], tuple(re.findall(r"\w+", m[2] or ""))) for m in _CLASS.finditer(text)
-            ]
-        return found
-
-    @cached_property
     def _by_base(self) -> dict[str, list[tuple[str, str]]]:
         found: dict[str, list[tuple[str, str]]] = {}
-        for module, classes in self._class_words.items():
-            for name, words in classes:
+        for module, path in self._paths.items():
+            for name, words in self.files[path].facts.classes:
                 for word in set(words):
                     found.setdefault(word, []).append((module, name))
         return found
@@ -553,12 +535,12 @@ class Index:
 
     def _defined_words(self, module: str) -> list[str]:
         """Classes and functions at a module's top level, by the text alone."""
-        return _DEFINES.findall(self.files[self._paths[module]].source.text)
+        return list(self.files[self._paths[module]].facts.defines)
 
     def _by_class(self, module: str) -> list[str]:
         """The target's one module that defines a class like one of the plugin's."""
         found: set[str] = set()
-        for name, _ in self._class_words[module] if self.target is not None else ():
+        for name, _ in self.files[self._paths[module]].facts.classes if self.target else ():
             found.update(self.target.defining.get(self.target_name(name), ()))  # type: ignore[union-attr]
         return sorted(found)
 
@@ -567,8 +549,8 @@ class Index:
         """What the plugin puts before class names of the target ("Maca"), "" where it does not."""
         count: dict[str, int] = {}
         defining = self.target.defining if self.target is not None else {}
-        for classes in self._class_words.values():
-            for name, _ in classes:
+        for path in self._names:
+            for name, _ in self.files[path].facts.classes:
                 for cut in range(3, min(len(name) - 3, 12)) if name not in defining else ():
                     if name[cut].isupper() and name[cut:] in defining:
                         count[name[:cut]] = count.get(name[:cut], 0) + 1
@@ -606,9 +588,9 @@ class Index:
         """Custom operators that Python code of the plugin or the target registers."""
         found: set[str] = set()
         for module, path in self._paths.items():
-            if _REGISTERS.search(self.files[path].source.text):
+            if self.files[path].facts.registers:
                 summary = self.summary(module)
-                found.update(summary.operators if summary is not None else ())
+                found.update(n for n, _ in summary.operators) if summary is not None else None
         if self.target is not None:
             found |= self.target.operators
         return frozenset(found)
@@ -641,12 +623,7 @@ class Index:
     @cached_property
     def patched(self) -> frozenset[str]:
         """Last words of attributes that some file of the tree assigns from outside."""
-        return frozenset(
-            match[2]
-            for path in self._names
-            for match in _PATCHES.finditer(self.files[path].source.text)
-            if match[1] or match[0].lstrip().partition(".")[0] not in ("self", "cls")
-        )
+        return frozenset(name for path in self._names for name in self.files[path].facts.patched)
 
 
 def dotted_base(text: str) -> str:

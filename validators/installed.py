@@ -71,7 +71,7 @@ class FolderFiles(Mapping[str, SourceFile]):
         if path not in self._read:
             with open(os.path.join(self._folder, path), "rb") as stream:
                 raw = stream.read()
-            self._read[path] = SourceFile(path, os.fsencode(path), read_source(raw))
+            self._read[path] = SourceFile.of(path, os.fsencode(path), read_source(raw))
         return self._read[path]
 
     def __iter__(self) -> Iterator[str]:

@@ -19,6 +19,7 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from typing import TYPE_CHECKING
 
+from attngate.validators.facts import Facts, facts_of
 from attngate.validators.names import FileNames
 from attngate.validators.symbols import Summary, summarise
 
@@ -82,6 +83,11 @@ class Source:
     def symbols(self) -> Summary:
         """What other files can see of this one."""
         return summarise(self.tree, self.text)
+
+    @cached_property
+    def facts(self) -> Facts:
+        """What is asked of every file, by its text alone."""
+        return facts_of(self.text)
 
     @cached_property
     def lines(self) -> list[str]:

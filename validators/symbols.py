@@ -147,7 +147,8 @@ class Summary(msgspec.Struct, frozen=True, array_like=True):
         tables: Module-level mapping with string keys to those keys; a module `__getattr__` may read it.
         is_open: True where names can appear that nothing here shows (`globals()`, `sys.modules[...]`).
         getattr_reads: Module-level names that a module `__getattr__` reads; None without one.
-        operators: Names given to custom operators that this module registers.
+        operators: Names given to custom operators that this module registers, with their lines.
+        listed: Operator names that are added to a list whose name ends in "ops", with their lines.
         patched: Dotted names that module-level code or functions assign to ("Class.method").
         strings: Identifiers among the string arguments of calls that can add attributes.
         lines: Number of lines.
@@ -161,7 +162,8 @@ class Summary(msgspec.Struct, frozen=True, array_like=True):
     tables: dict[str, tuple[str, ...]]
     is_open: bool
     getattr_reads: tuple[str, ...] | None
-    operators: tuple[str, ...]
+    operators: tuple[tuple[str, int], ...]
+    listed: tuple[tuple[str, int], ...]
     patched: tuple[str, ...]
     strings: tuple[str, ...]
     lines: int
@@ -203,7 +205,8 @@ class _Reader:
         self._tables: dict[str, tuple[str, ...]] = {}
         self._open = False
         self._getattr: tuple[str, ...] | None = None
-        self._operators: list[str] = []
+        self._operators: list[tuple[str, int]] = []
+        self._listed: list[tuple[str, int]] = []
         self._patched: set[str] = set()
         self._strings: set[str] = set()
         self._found = _Found(tree, whole=any(word in text for word in _TELLING))
@@ -221,6 +224,7 @@ class _Reader:
             is_open=self._open,
             getattr_reads=self._getattr,
             operators=tuple(self._operators),
+            listed=tuple(self._listed),
             patched=tuple(sorted(self._patched)),
             strings=tuple(sorted(self._strings)),
             lines=len(self._lines),
@@ -460,11 +464,25 @@ class _Reader:
         if _NAMING.search(name):
             self._strings.update(w for w in words if w.isidentifier())
         if name in _REGISTERING and words:
-            self._operators.append(words[0])
+            self._operators.append((words[0], node.lineno))
+        if name in ("append", "extend"):
+            self._list_operators(node)
         if name == "update" and isinstance(node.func, ast.Attribute):
             self._open = self._open or _is_namespace(node.func.value)
         if name in ("exec", "setattr") and self._is_module_level(node):
             self._open = True
+
+    def _list_operators(self, node: ast.Call) -> None:
+        owner = node.func.value if isinstance(node.func, ast.Attribute) else None
+        if owner is None or not self._text(owner).endswith(("_ops", "_operators")):
+            return
+        for part in ast.walk(node):
+            if (
+                isinstance(part, ast.Constant)
+                and isinstance(part.value, str)
+                and "::" in part.value
+            ):
+                self._listed.append((part.value, part.lineno))
 
     def _is_module_level(self, node: ast.Call) -> bool:
         if dotted(node.func) == "exec":
@@ -479,7 +497,7 @@ _NAMING = re.compile(r"setattr|register_|add_module|replace_|set_\w*attr")
 _TELLING = (
     "setattr", "register_buffer", "register_parameter", "register_module", "add_module", "replace_",
     "_attr", "custom_op", ".define(", "triton_op", ".impl(", "globals()", "vars()", "locals()",
-    "sys.modules", "exec(", "yield",
+    "sys.modules", "exec(", "yield", "_ops.", "_operators.",
 )  # fmt: skip
 _REGISTERING = frozenset(
     ["direct_register_custom_op", "custom_op", "define", "register_custom_op", "triton_op", "impl"]

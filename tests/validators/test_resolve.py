@@ -19,7 +19,7 @@ from attngate.validators.source import read_source
 
 
 def _resolver(files: dict[str, str], roots: tuple[str, ...] = ("",)) -> Resolver:
-    sources = {p: SourceFile(p, p.encode(), read_source(t.encode())) for p, t in files.items()}
+    sources = {p: SourceFile.of(p, p.encode(), read_source(t.encode())) for p, t in files.items()}
     return Resolver(sources, roots)
 
 

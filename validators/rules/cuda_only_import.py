@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import ast
-import re
 from typing import TYPE_CHECKING
 
 from attngate.validators.context import Hit
@@ -26,11 +25,6 @@ _CUDA_ONLY = {
 }
 
 
-_IMPORTS = re.compile(
-    r"^[ \t]*(?:from|import)[ \t]+(flash_attn|flash_mla|deep_gemm)\b", re.MULTILINE
-)
-
-
 @rule("ATT224", "cuda-only-import", Severity.WARNING)
 def cuda_only_import(file: SourceFile, context: Context) -> Iterator[Hit]:
     """A part of vLLM's CUDA build is imported by a plugin that has the component of its own platform.
@@ -44,9 +38,10 @@ def cuda_only_import(file: SourceFile, context: Context) -> Iterator[Hit]:
         Import the component that the plugin is built for.
     """
     names = file.source.names
-    used = context.once(_components)
     for node in names.imports:
-        parts = [p for p in map(_part, _modules(node)) if p and _CUDA_ONLY[p] in used]
+        parts = [p for p in map(_part, _modules(node)) if p]
+        used = context.once(_components) if parts else {}
+        parts = [p for p in parts if _CUDA_ONLY[p] in used]
         if parts and not is_typing_only(names, node):
             component = _CUDA_ONLY[parts[0]]
             yield Hit(
@@ -75,7 +70,6 @@ def _components(context: Context) -> dict[str, str]:
     """Component that some file of the plugin imports to the place where it does."""
     found: dict[str, str] = {}
     for path, file in sorted(context.files.items()):
-        for match in _IMPORTS.finditer(file.source.text):
-            line = file.source.text.count("\n", 0, match.start()) + 1
-            found.setdefault(match[1], f"{path} line {line}")
+        for component, line in file.facts.components:
+            found.setdefault(component, f"{path} line {line}")
     return found

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import ast
-import re
 from typing import TYPE_CHECKING
 
 from attngate.validators.context import Hit
@@ -18,7 +17,6 @@ if TYPE_CHECKING:
 
 # Components without which most models run; flash_attn is not among them.
 COMPONENTS = frozenset(["flash_mla", "deep_gemm", "flashinfer", "tilelang"])
-_MENTIONS = re.compile("|".join(sorted(COMPONENTS)))
 
 
 @rule("ATT216", "eager-component", Severity.WARNING)
@@ -33,10 +31,9 @@ def eager_component(file: SourceFile, context: Context) -> Iterator[Hit]:
         Import it inside the function that needs it, through the plugin's wrapper, or in a `try`.
     """
     names = file.source.names
-    optional = context.once(_optional)
     for node in names.imports:
         component = _component(node)
-        if component not in optional or names.scope_of(node).outer is not None:
+        if not component or names.scope_of(node).outer is not None:
             continue
         if (
             is_guarded_import(names, node)
@@ -44,9 +41,9 @@ def eager_component(file: SourceFile, context: Context) -> Iterator[Hit]:
             or _is_conditional(file, node)
         ):
             continue
-        if _is_wrapper(file, component):
+        where = context.once(_optional).get(component)
+        if where is None or _is_wrapper(file, component):
             continue
-        where = optional[component]
         yield Hit(
             file.at_node(node),
             f"{component} is imported when the module is, and the plugin treats it as optional elsewhere",
@@ -68,7 +65,7 @@ def _optional(context: Context) -> dict[str, str]:
     """Component to the place where the plugin imports it late, guarded, or asks for it."""
     found: dict[str, str] = {}
     for path, file in sorted(context.files.items()):
-        if not _MENTIONS.search(file.source.text):
+        if not file.facts.optional:
             continue
         names = file.source.names
         for node in names.imports:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import ast
-import re
 from typing import TYPE_CHECKING
 
 from attngate.validators.context import Hit
@@ -15,13 +14,6 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from attngate.validators.context import Context, SourceFile
-
-
-# An import of a module whose last word begins with an underscore, as extensions are called.
-_PRIVATE = re.compile(
-    r"^[ \t]*(?:from[ \t]+([\w.]+)[ \t]+import[ \t]+(_\w+)|import[ \t]+([\w.]+\._\w+))",
-    re.MULTILINE,
-)
 
 
 @rule("ATT221", "misspelt-module", Severity.WARNING)
@@ -70,8 +62,7 @@ def _spellings(context: Context) -> dict[str, dict[str, int]]:
     """Name without underscores to how often each spelling is imported in the plugin."""
     found: dict[str, dict[str, int]] = {}
     for file in context.files.values():
-        for match in _PRIVATE.finditer(file.source.text):
-            name = f"{match[1] or ''}{'.' if match[1] else ''}{match[2] or match[3]}"
+        for name in file.facts.private:
             count = found.setdefault(_plain(name), {})
             count[name] = count.get(name, 0) + 1
     return {plain: count for plain, count in found.items() if len(count) > 1}

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import ast
 from typing import TYPE_CHECKING
 
 from attngate.validators.context import Hit
@@ -26,64 +25,36 @@ def unlisted_operator(context: Context) -> Iterator[Hit]:
         Add every operator of the family, under the name it is registered with.
     """
     listed = list(_listed(context))
-    names = {name for _, _, name in listed}
-    if not listed:
-        return
-    stems = {n.rpartition("::")[2].partition(".")[0] for n in names}
-    for path, file in sorted(context.files.items()):
-        if "direct_register_custom_op" not in file.source.text:
-            continue
-        for call in file.source.names.calls:
-            name = _registered_name(call)
-            if not name or name in stems:
-                continue
-            family = next(
-                (s for s in sorted(stems) if name.startswith(s) or s.startswith(name)), ""
-            )
-            if family and path in context.in_scope:
-                where = next((f, n) for f, n, w in listed if w.rpartition("::")[2] == family)
-                yield _hit(file, call, name, family, where)
+    stems = {name.rpartition("::")[2].partition(".")[0] for _, _, name in listed}
+    for path, file in sorted(context.files.items()) if stems else ():
+        symbols = file.symbols if path in context.in_scope and file.facts.registers else None
+        for name, line in symbols.operators if symbols is not None else ():
+            family = _family(name, stems)
+            if family:
+                where = next(w for w in listed if w[2].rpartition("::")[2].startswith(family))
+                yield _hit(file, line, name, family, where)
 
 
-def _listed(context: Context) -> Iterator[tuple[SourceFile, ast.expr, str]]:
-    """Operator names that the plugin appends to a list of names whose own name says "ops"."""
-    for file in context.files.values():
-        if "_ops" not in file.source.text or "::" not in file.source.text:
-            continue
-        for call in file.source.names.calls:
-            func = call.func
-            if not isinstance(func, ast.Attribute) or func.attr not in ("append", "extend"):
-                continue
-            if not ast.unparse(func.value).endswith(("_ops", "_operators")):
-                continue
-            for node in ast.walk(call):
-                if (
-                    isinstance(node, ast.Constant)
-                    and isinstance(node.value, str)
-                    and "::" in node.value
-                ):
-                    yield file, node, node.value
+def _listed(context: Context) -> Iterator[tuple[str, int, str]]:
+    """Operator names that the plugin adds to a list of operators: path, line, name."""
+    for path, file in context.files.items():
+        symbols = file.symbols if file.facts.lists else None
+        for name, line in symbols.listed if symbols is not None else ():
+            yield path, line, name
 
 
-def _registered_name(call: ast.Call) -> str:
-    func = call.func
-    word = func.id if isinstance(func, ast.Name) else getattr(func, "attr", "")
-    if word != "direct_register_custom_op":
+def _family(name: str, stems: set[str]) -> str:
+    """The listed operator whose name begins like this one's, "" for none or where it is listed."""
+    if name in stems:
         return ""
-    values = [k.value for k in call.keywords if k.arg == "op_name"] or call.args[:1]
-    for value in values:
-        if isinstance(value, ast.Constant) and isinstance(value.value, str):
-            return value.value
-    return ""
+    return next((s for s in sorted(stems) if name.startswith(s) or s.startswith(name)), "")
 
 
-def _hit(
-    file: SourceFile, call: ast.Call, name: str, family: str, where: tuple[SourceFile, ast.expr]
-) -> Hit:
-    other, node = where
+def _hit(file: SourceFile, line: int, name: str, family: str, where: tuple[str, int, str]) -> Hit:
+    place = f"{where[0]} line {where[1]}"
     return Hit(
-        file.at_node(call),
+        file.at(line),
         f"the operator {name} is registered and not in the list that holds {family}",
-        advice=f"Add it where {family} is added: {other.path} line {node.lineno}.",
-        origin=f"{other.path} line {node.lineno}",
+        advice=f"Add it where {family} is added: {place}.",
+        origin=place,
     )

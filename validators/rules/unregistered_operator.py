@@ -35,7 +35,6 @@ def unregistered_operator(file: SourceFile, context: Context) -> Iterator[Hit]:
     Instead:
         Call the component that the plugin has for it, or register an operator of that name.
     """
-    known = context.once(_registered)
     for node in file.source.names.attributes:
         path = dotted(node)
         parts = path.split(".")
@@ -44,7 +43,7 @@ def unregistered_operator(file: SourceFile, context: Context) -> Iterator[Hit]:
         space, name = parts[2], parts[3]
         if len(parts) > 4 or space in _TORCH or space in context.options.operators:
             continue
-        reason = _reason(space, name, known)
+        reason = _reason(space, name, context.once(_registered))
         if reason:
             yield Hit(
                 file.at_node(node),
