@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 from attngate.hooks import baseline, config, fast, interpreters, linters, snapshot, upstream
 from attngate.hooks.errors import AttngateError, CouldNotCheckError
 from attngate.hooks.linters import LintRequest
+from attngate.hooks.remembered import MemoryStore
 from attngate.hooks.report import Policy, TreeReport, Unavailable, standings
 from attngate.validators.check import check
 from attngate.validators.contracts.load import all_builds
@@ -33,6 +34,7 @@ if TYPE_CHECKING:
     from attngate.hooks.git import Repository
     from attngate.hooks.linters import LinterRun
     from attngate.validators.installed import InstalledComponent
+    from attngate.validators.memory import Memory
     from attngate.validators.model import Snapshot
     from attngate.validators.target import TargetTree
 
@@ -90,10 +92,14 @@ def examine(subject: Snapshot, bases: Sequence[str], request: CheckRequest) -> C
     target, no_target = _target(loaded, toplevel, interpreter)
     trouble += no_target
     run = _Run(request, loaded, interpreter, _options(loaded, interpreter, target))
-    result = check(subject, run.options)
+    store = run.store()
+    memory = store.load() if store is not None else None
+    result = check(subject, run.options, memory)
     lint = run.lint(subject)
     findings = [*result.findings, *_linted(lint.runs)]
-    parents = run.parents(bases, findings)
+    parents = run.parents(bases, findings, memory)
+    if store is not None and memory is not None:
+        store.keep(memory)
     reported, unused = standings(
         findings, parents, baseline.read(subject, loaded.settings.baseline)
     )
@@ -158,18 +164,26 @@ class _Run:
             left_out = tuple(each for each in exported.left_out if linters.is_linted(each[0]))
             return _Lint(runs, tuple(exported.ignored_attributes), left_out)
 
-    def parents(self, bases: Sequence[str], findings: Sequence[Finding]) -> list[list[Finding]]:
+    def store(self) -> MemoryStore | None:
+        """Where this check's memory lies; an installed distribution has none."""
+        repository = self.request.repository
+        return MemoryStore(repository, self.options, self.request.env) if repository else None
+
+    def parents(
+        self, bases: Sequence[str], findings: Sequence[Finding], memory: Memory | None = None
+    ) -> list[list[Finding]]:
         """Findings of the parents' trees; asked for only where there is something to compare."""
         repository = self.request.repository
         if self.request.everything or repository is None or not findings:
             return []
         tools = {finding.name for finding in findings}
         return [
-            self._parent(snapshot.tree_snapshot(repository, base, "base"), tools) for base in bases
+            self._parent(snapshot.tree_snapshot(repository, base, "base"), tools, memory)
+            for base in bases
         ]
 
-    def _parent(self, tree: Snapshot, tools: set[str]) -> list[Finding]:
-        result: CheckResult = check(tree, self.options)
+    def _parent(self, tree: Snapshot, tools: set[str], memory: Memory | None) -> list[Finding]:
+        result: CheckResult = check(tree, self.options, memory)
         again = tools.intersection(("ruff", "ruff format", "mypy"))
         lint = self.lint(tree, again) if again else _Lint(())
         return [*result.findings, *_linted(lint.runs)]

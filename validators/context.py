@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from attngate.validators.facts import Facts
     from attngate.validators.index import Index
     from attngate.validators.infer import Inference
+    from attngate.validators.memory import Memory
     from attngate.validators.model import CheckOptions, Severity, Snapshot
     from attngate.validators.source import Source
     from attngate.validators.symbols import Summary
@@ -45,7 +46,9 @@ class SourceFile:
     @classmethod
     def of(cls, path: str, key: bytes, source: Source) -> SourceFile:
         """A file whose source is at hand."""
-        return cls(path, key, lambda: source)
+        made = cls(path, key, lambda: source)
+        made.source = source
+        return made
 
     @cached_property
     def source(self) -> Source:
@@ -56,6 +59,14 @@ class SourceFile:
     def facts(self) -> Facts:
         """What is asked of every file."""
         return self.facts_known or self.source.facts
+
+    @property
+    def symbols_seen(self) -> Summary | None:
+        """The summary where it is known already; None where nobody asked for it."""
+        if self.symbols_known is not None or "source" not in self.__dict__:
+            return self.symbols_known
+        seen: Summary | None = self.source.__dict__.get("symbols")
+        return seen if self.source.parses else None
 
     @property
     def symbols(self) -> Summary | None:
@@ -136,19 +147,19 @@ class Context:
         files: Every readable Python file of the tree by its path, also outside the scope: names are
             followed through all of them.
         in_scope: Paths whose findings count.
+        memory: What earlier checks found out; None to begin anew.
     """
 
     snapshot: Snapshot
     options: CheckOptions
     files: Mapping[str, SourceFile]
     in_scope: frozenset[str] = field(default=frozenset())
-    _once: dict[object, object] = field(default_factory=dict, repr=False)
+    memory: Memory | None = None
+    _once: dict[object, tuple[object, set[str]]] = field(default_factory=dict, repr=False)
 
     def once(self, question: Callable[[Context], Answer]) -> Answer:
         """The answer to a question about the whole tree, worked out when it is first asked."""
-        if question not in self._once:
-            self._once[question] = question(self)
-        return self._once[question]  # type: ignore[return-value]
+        return self.index.remembered(self._once, question, lambda: question(self))  # type: ignore[return-value]
 
     @cached_property
     def judge(self) -> Judge:
@@ -163,7 +174,10 @@ class Context:
         from attngate.validators.index import Index
 
         options = self.options
-        return Index(self.files, options.import_roots, options.target)
+        index = Index(self.files, options.import_roots, options.target)
+        if self.memory is not None:
+            index.kept = self.memory.target
+        return index
 
     @cached_property
     def inference(self) -> Inference:

@@ -11,7 +11,7 @@ import builtins
 import re
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeVar
 
 from attngate.validators.known_bases import members_of_known
 from attngate.validators.source import read_source
@@ -19,12 +19,14 @@ from attngate.validators.symbols import dotted
 from attngate.validators.target import is_built
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
+    from collections.abc import Callable, Iterator, Mapping
 
     from attngate.validators.context import SourceFile
     from attngate.validators.symbols import Bound, Class, Function, Summary
     from attngate.validators.target import TargetTree
 
+Key = TypeVar("Key")
+Answer = TypeVar("Answer")
 _MODULE_NAMES = frozenset(
     [
         "__name__", "__file__", "__doc__", "__path__", "__spec__", "__package__", "__loader__",
@@ -95,6 +97,10 @@ class Index:
         import_roots: Folders of the tree that stand on sys.path.
         target: The target's source; None where there is none, and its names are then foreign.
         kept: Summaries by module of the target that were read before.
+
+    Attributes:
+        used: Files of the tree whose summaries the answers so far rest on.
+        read: Files of the tree whose very text they rest on.
     """
 
     files: Mapping[str, SourceFile]
@@ -104,11 +110,14 @@ class Index:
     _paths: dict[str, str] = field(default_factory=dict)
     _names: dict[str, str] = field(default_factory=dict)
     _packages: set[str] = field(default_factory=set)
+    used: set[str] = field(default_factory=set)
+    read: set[str] = field(default_factory=set)
     _summaries: dict[str, Summary | None] = field(default_factory=dict)
-    _lineages: dict[Ref, Lineage] = field(default_factory=dict)
+    _lineages: dict[Ref, tuple[Lineage, set[str]]] = field(default_factory=dict)
     _twins: dict[str, str] = field(default_factory=dict)
-    _below: dict[tuple[str, str], list[Ref]] = field(default_factory=dict)
-    _found: dict[tuple[str, str], tuple[Found, ...]] = field(default_factory=dict)
+    _below: dict[tuple[str, str], tuple[list[Ref], set[str]]] = field(default_factory=dict)
+    _found: dict[tuple[str, str], tuple[tuple[Found, ...], set[str]]] = field(default_factory=dict)
+    _active: set[object] = field(default_factory=set)
 
     def __post_init__(self) -> None:
         for path in self.files:
@@ -155,9 +164,27 @@ class Index:
 
     def summary(self, module: str) -> Summary | None:
         """What a module defines; None where it has no file or does not compile."""
+        path = self._paths.get(module)
+        if path is not None:
+            self.used.add(path)
         if module not in self._summaries:
             self._summaries[module] = self._read(module)
         return self._summaries[module]
+
+    def remembered(
+        self, table: dict[Key, tuple[Answer, set[str]]], key: Key, work_out: Callable[[], Answer]
+    ) -> Answer:
+        """An answer that is worked out once; each use of it counts as use of the files behind it."""
+        known = table.get(key)
+        if known is None:
+            outer, self.used = self.used, set()
+            try:
+                answer = work_out()
+            finally:
+                inner, self.used = self.used, outer
+            known = table[key] = (answer, inner)
+        self.used |= known[1]
+        return known[0]
 
     def _read(self, module: str) -> Summary | None:
         path = self._paths.get(module)
@@ -213,10 +240,15 @@ class Index:
             name: A name of it, without dots.
         """
         key = (module, name)
-        if key not in self._found:
-            self._found[key] = (Open("the name leads back to itself"),)
-            self._found[key] = tuple(dict.fromkeys(self._lookup(module, name)))
-        return self._found[key]
+        if key in self._active:
+            return (Open("the name leads back to itself"),)
+        self._active.add(key)
+        try:
+            return self.remembered(
+                self._found, key, lambda: tuple(dict.fromkeys(self._lookup(module, name)))
+            )
+        finally:
+            self._active.discard(key)
 
     def plainly_defines(self, module: str, name: str) -> bool:
         """True where the target's module defines the name at its top level: seen without parsing it."""
@@ -370,10 +402,13 @@ class Index:
 
     def lineage(self, ref: Ref) -> Lineage:
         """A class with all its bases."""
-        if ref not in self._lineages:
-            self._lineages[ref] = Lineage((), (), complete=False)
-            self._lineages[ref] = self._lineage(ref)
-        return self._lineages[ref]
+        if ref in self._active:
+            return Lineage((), (), complete=False)
+        self._active.add(ref)
+        try:
+            return self.remembered(self._lineages, ref, lambda: self._lineage(ref))
+        finally:
+            self._active.discard(ref)
 
     def _lineage(self, ref: Ref) -> Lineage:
         own = self.class_of(ref)
@@ -436,10 +471,9 @@ class Index:
 
     def derived_from(self, module: str, name: str) -> list[Ref]:
         """Classes of the plugin below a class, at any distance."""
-        key = (module, name)
-        if key not in self._below:
-            self._below[key] = list(self._derived_from(module, name))
-        return self._below[key]
+        return self.remembered(
+            self._below, (module, name), lambda: list(self._derived_from(module, name))
+        )
 
     def _derived_from(self, module: str, name: str) -> Iterator[Ref]:
         waiting, seen = [name.rpartition(".")[2]], set[tuple[str, str]]()
@@ -577,6 +611,7 @@ class Index:
         """Lines of a module's source, 1-based and inclusive."""
         path = self._paths.get(module)
         if path is not None:
+            self.read.add(path)
             return "\n".join(self.files[path].source.lines[first - 1 : last])
         if self.target is None or module not in self.target.modules:
             return ""

@@ -61,6 +61,16 @@ def read_pins(snapshot: Snapshot) -> list[Pin]:
     return found
 
 
+def pins_identity(snapshot: Snapshot) -> str:
+    """Identity of the files that `read_pins` looks into, without reading them."""
+    found = [
+        f"{path} {entry.oid}"
+        for key, entry in snapshot.files.items()
+        if (path := display_path(key)) == _TOML or _FILES.fullmatch(path)
+    ]
+    return "\n".join(found)
+
+
 def parse_pin(line: str, path: str, number: int) -> Pin | None:
     """The pin on a requirements line, None for anything but an exact version."""
     match = _PINNED.match(line) or _WHEEL.match(line)

@@ -35,7 +35,8 @@ class Rule:
         code: "ATT" and three digits; never used again for another rule.
         name: Short name in words with dashes.
         severity: What a finding of it is where nothing lowers it.
-        over: "file" (called for every Python file in scope) or "tree" (called once).
+        over: "file" (called for every Python file in scope), "tree" (called once), or "calls" (called
+            once, and reports nothing but what the judge of component calls found).
         body: The generator of findings; None for a code that the check itself gives out.
         summary: First line of the docstring.
         why: Why it matters.
@@ -60,13 +61,13 @@ def rule(
 ) -> Callable[[Body], Body]:
     """Register a generator as the rule `code`.
 
-    A rule over files is called as `body(source_file, context)`, one over the tree as `body(context)`.
+    A rule over files is called as `body(source_file, context)`, any other as `body(context)`.
 
     Args:
         code: "ATT" and three digits, not in use.
         name: Short name in words with dashes.
         severity: Default severity of its findings.
-        over: "file" or "tree".
+        over: "file", "tree" or "calls".
 
     Raises:
         ValueError: The code is malformed or in use, or the docstring lacks a section.
@@ -85,9 +86,9 @@ def internal_rule(code: str, name: str, severity: Severity, doc: str) -> None:
 
 
 def _add(code: str, name: str, severity: Severity, over: str, body: Body | None, doc: str) -> None:
-    if not _CODE.fullmatch(code) or over not in ("file", "tree"):
+    if not _CODE.fullmatch(code) or over not in ("file", "tree", "calls"):
         raise ValueError(
-            f"rule {code}: codes are ATT and three digits, and over is 'file' or 'tree'"
+            f"rule {code}: codes are ATT and three digits, and over is 'file', 'tree' or 'calls'"
         )
     known = _RULES.get(code)
     if known is not None and known.name != name:

@@ -98,15 +98,22 @@ class Resolver:
     Args:
         files: Every Python file of the tree by path.
         import_roots: Folders of the tree that stand on sys.path.
+
+    Attributes:
+        consulted: Files that were looked into so far.
+        watched: Words by which further files would have been found.
     """
 
     files: Mapping[str, SourceFile]
     import_roots: tuple[str, ...] = ("",)
+    consulted: set[str] = field(default_factory=set)
+    watched: set[str] = field(default_factory=set)
     _paths: dict[str, str] = field(default_factory=dict)
     _names: dict[str, str] = field(default_factory=dict)
     _modules: dict[str, Module] = field(default_factory=dict)
     _packages: set[str] = field(default_factory=set)
     _values: dict[tuple[str, ast.expr], tuple[Value, ...]] = field(default_factory=dict)
+    _behind: dict[tuple[str, ast.expr], set[str]] = field(default_factory=dict)
     _active: set[object] = field(default_factory=set)
     _cut: bool = False
 
@@ -130,6 +137,7 @@ class Resolver:
 
     def module_at(self, path: str) -> Module:
         """The module in a file of the tree."""
+        self.consulted.add(path)
         module = self._modules.get(path)
         if module is None:
             file = self.files[path]
@@ -147,16 +155,20 @@ class Resolver:
         key = (module.file.path, expression)
         known = self._values.get(key)
         if known is not None:
+            self.consulted |= self._behind.get(key, set())
             return known
         if key in self._active or len(self._active) > _MAX_DEPTH:
             self._cut = True
             return (Unknown("the name leads back to itself"),)
         outer_cut, self._cut = self._cut, False
         self._active.add(key)
+        outer, self.consulted = self.consulted, {module.file.path}
         try:
             found = _distinct(self._evaluate(module, expression))
         finally:
             self._active.discard(key)
+            self._behind[key] = self.consulted
+            self.consulted = outer | self.consulted
         if not self._cut or not self._active:
             self._values[key] = found
         self._cut = self._cut or outer_cut
@@ -473,6 +485,7 @@ class Resolver:
         is_init = function.name == "__init__" and isinstance(owner, ast.ClassDef)
         word = owner.name if is_init and isinstance(owner, ast.ClassDef) else function.name
         wanted = owner if is_init else function
+        self.watched.add(word)
         for path, file in self.files.items():
             if word not in file.source.text:
                 continue

@@ -149,6 +149,8 @@ class Summary(msgspec.Struct, frozen=True, array_like=True):
         getattr_reads: Module-level names that a module `__getattr__` reads; None without one.
         operators: Names given to custom operators that this module registers, with their lines.
         listed: Operator names that are added to a list whose name ends in "ops", with their lines.
+        late: Optional components that are imported in a function or a `try`, or asked for by name in a
+            call, with their lines.
         patched: Dotted names that module-level code or functions assign to ("Class.method").
         strings: Identifiers among the string arguments of calls that can add attributes.
         lines: Number of lines.
@@ -164,9 +166,28 @@ class Summary(msgspec.Struct, frozen=True, array_like=True):
     getattr_reads: tuple[str, ...] | None
     operators: tuple[tuple[str, int], ...]
     listed: tuple[tuple[str, int], ...]
+    late: tuple[tuple[str, int], ...]
     patched: tuple[str, ...]
     strings: tuple[str, ...]
     lines: int
+
+
+def shape_of(summary: Summary) -> bytes:
+    """A summary without its line numbers: what others can see, wherever in the file it stands."""
+    return msgspec.msgpack.encode(_without_lines(summary))
+
+
+def _without_lines(value: object) -> object:
+    if isinstance(value, msgspec.Struct):
+        names = [n for n in value.__struct_fields__ if n not in ("line", "end", "lines")]
+        return [_without_lines(getattr(value, name)) for name in names]
+    if isinstance(value, dict):
+        return {key: _without_lines(part) for key, part in value.items()}
+    if isinstance(value, tuple) and len(value) == 2 and isinstance(value[1], int):
+        return value[0] if isinstance(value[0], str) else list(value)
+    if isinstance(value, list | tuple):
+        return [_without_lines(part) for part in value]
+    return value
 
 
 def summarise(tree: ast.Module, text: str) -> Summary:
@@ -207,6 +228,7 @@ class _Reader:
         self._getattr: tuple[str, ...] | None = None
         self._operators: list[tuple[str, int]] = []
         self._listed: list[tuple[str, int]] = []
+        self._late: list[tuple[str, int]] = []
         self._patched: set[str] = set()
         self._strings: set[str] = set()
         self._found = _Found(tree, whole=any(word in text for word in _TELLING))
@@ -225,6 +247,7 @@ class _Reader:
             getattr_reads=self._getattr,
             operators=tuple(self._operators),
             listed=tuple(self._listed),
+            late=tuple(self._late),
             patched=tuple(sorted(self._patched)),
             strings=tuple(sorted(self._strings)),
             lines=len(self._lines),
@@ -444,6 +467,10 @@ class _Reader:
     def _everywhere(self) -> None:
         for call in self._found.calls:
             self._call(call)
+        for node in self._found.late:
+            names = [a.name for a in node.names] if isinstance(node, ast.Import) else [node.module]
+            tops = {(name or "").partition(".")[0] for name in names}
+            self._late += [(top, node.lineno) for top in tops if top in OPTIONAL_COMPONENTS]
         for node in self._found.imports:
             if isinstance(node, ast.Import):
                 self._imported.update(alias.name for alias in node.names)
@@ -463,6 +490,7 @@ class _Reader:
         ]
         if _NAMING.search(name):
             self._strings.update(w for w in words if w.isidentifier())
+        self._late += [(w, node.lineno) for w in words[:1] if w in OPTIONAL_COMPONENTS]
         if name in _REGISTERING and words:
             self._operators.append((words[0], node.lineno))
         if name in ("append", "extend"):
@@ -491,13 +519,15 @@ class _Reader:
         return isinstance(target, ast.Subscript) and _is_namespace(target.value)
 
 
+# Components without which most models run; flash_attn is not among them.
+OPTIONAL_COMPONENTS = frozenset(["flash_mla", "deep_gemm", "flashinfer", "tilelang"])
 _NAMING = re.compile(r"setattr|register_|add_module|replace_|set_\w*attr")
 # Without one of these words in the text no expression has to be looked into. Plain words are found
 # ten times as fast as a pattern of alternatives.
 _TELLING = (
     "setattr", "register_buffer", "register_parameter", "register_module", "add_module", "replace_",
     "_attr", "custom_op", ".define(", "triton_op", ".impl(", "globals()", "vars()", "locals()",
-    "sys.modules", "exec(", "yield", "_ops.", "_operators.",
+    "sys.modules", "exec(", "yield", "_ops.", "_operators.", "find_spec", "import_module(",
 )  # fmt: skip
 _REGISTERING = frozenset(
     ["direct_register_custom_op", "custom_op", "define", "register_custom_op", "triton_op", "impl"]
@@ -564,6 +594,7 @@ class _Found:
         """Walk the statements, and what is in them as well where `whole` says that it can matter."""
         self.calls: list[ast.Call] = []
         self.imports: list[ast.Import | ast.ImportFrom] = []
+        self.late: list[ast.Import | ast.ImportFrom] = []
         self.patched: list[ast.expr] = []
         self.subscripted: list[ast.expr] = []
         self.globals: dict[ast.AST, list[ast.Global]] = {}
@@ -610,10 +641,17 @@ class _Found:
         for name in _BLOCKS.get(kind, ()):
             self._waiting += [(part, function, method) for part in getattr(node, name)]
 
-    def _note(self, node: ast.AST, function: ast.AST | None, method: ast.AST | None) -> None:
+    def _note(  # noqa: C901 (one case a kind)
+        self, node: ast.AST, function: ast.AST | None, method: ast.AST | None
+    ) -> None:
         match node:
             case ast.Import() | ast.ImportFrom():
                 self.imports.append(node)
+                if function is not None:
+                    self.late.append(node)
+            case ast.Try():
+                guarded = [s for s in node.body if isinstance(s, ast.Import | ast.ImportFrom)]
+                self.late += guarded if function is None else []
             case ast.Assign():
                 for target in node.targets:
                     self._store(target, None, node.value, method)
@@ -685,6 +723,7 @@ _NOTED = frozenset(
         ast.Return,
         ast.Yield,
         ast.YieldFrom,
+        ast.Try,
     ]
 )
 # Nodes that hold nothing of interest: skipping them halves the walk.

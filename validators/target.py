@@ -7,11 +7,14 @@ import os
 import re
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeVar
+
+import msgspec
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator
 
+Table = TypeVar("Table")
 # Made by a build, so that no source holds them: versions, extensions, and packages copied in.
 _BUILT = re.compile(r"\w+\.(.+\.)?(_version|_[a-z0-9_]*C[A-Za-z0-9_]*|_rust\w*)(\..*)?$")
 _COPIED = re.compile(r"vllm\.(cumem_allocator|spinloop|vllm_flash_attn|third_party)(\..*)?$")
@@ -35,11 +38,13 @@ class TargetTree:
         folder: Folder that holds the package.
         version: Version in a user's words, "" where it is not known.
         package: Top-level package.
+        tables: Tables over all files that were made before, encoded; new ones are added.
     """
 
     folder: str
     version: str = ""
     package: str = "vllm"
+    tables: dict[str, msgspec.Raw] = field(default_factory=dict, repr=False)
     _texts: dict[str, bytes | None] = field(default_factory=dict, repr=False)
     _mentioning: dict[tuple[str, ...], list[tuple[str, bytes]]] = field(
         default_factory=dict, repr=False
@@ -117,9 +122,20 @@ class TargetTree:
             ]
         return self._mentioning[words]
 
+    def _table(self, name: str, kind: type[Table], build: Callable[[], Table]) -> Table:
+        """A table over all files; built once for a fingerprint where somebody keeps `tables`."""
+        if name in self.tables:
+            return msgspec.msgpack.decode(self.tables[name], type=kind)
+        table = build()
+        self.tables[name] = msgspec.Raw(msgspec.msgpack.encode(table))
+        return table
+
     @cached_property
     def defining(self) -> dict[str, tuple[str, ...]]:
         """Name of a class, function or value at module level to the modules that define it."""
+        return self._table("defining", dict[str, tuple[str, ...]], self._defining)
+
+    def _defining(self) -> dict[str, tuple[str, ...]]:
         found: dict[str, list[str]] = {}
         for module, path in self.modules.items():
             for match in _DEFINES.finditer(self.read(path) or b""):
@@ -132,6 +148,9 @@ class TargetTree:
     @cached_property
     def derived(self) -> dict[str, list[tuple[str, str]]]:
         """Last word of a base class to module and name of the classes that name it as one."""
+        return self._table("derived", dict[str, list[tuple[str, str]]], self._derived)
+
+    def _derived(self) -> dict[str, list[tuple[str, str]]]:
         found: dict[str, list[tuple[str, str]]] = {}
         for module, path in self.modules.items():
             for match in _CLASS.finditer(self.read(path) or b""):
@@ -141,18 +160,24 @@ class TargetTree:
 
     def assigns(self, name: str) -> bool:
         """True where a file gives the attribute to an object other than `self`."""
-        return name.encode() in self._assigned
+        return name in self._assigned
 
     @cached_property
-    def _assigned(self) -> frozenset[bytes]:
+    def _assigned(self) -> frozenset[str]:
+        return self._table("assigned", frozenset[str], self._find_assigned)
+
+    def _find_assigned(self) -> frozenset[str]:
         found: set[bytes] = set()
         for path in self.files:
             found.update(_ASSIGNS.findall(self.read(path) or b""))
-        return frozenset(found)
+        return frozenset(name.decode() for name in found)
 
     @cached_property
     def operators(self) -> frozenset[str]:
         """Names of the custom operators that the target's Python code registers."""
+        return self._table("operators", frozenset[str], self._find_operators)
+
+    def _find_operators(self) -> frozenset[str]:
         found: set[bytes] = set()
         for _, raw in self.mentioning("register_custom_op("):
             found.update(_OPERATOR.findall(raw))

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
 from functools import cached_property
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Protocol
 
 from attngate.validators.contracts.basis import Basis, is_generation
 from attngate.validators.contracts.load import families
@@ -25,7 +25,7 @@ from attngate.validators.resolve import Resolver, short
 
 if TYPE_CHECKING:
     import ast
-    from collections.abc import Sequence
+    from collections.abc import Iterable, Mapping, Sequence
 
     from attngate.validators.context import SourceFile
     from attngate.validators.installed import InstalledComponent
@@ -55,6 +55,18 @@ class Judgement:
     problems: tuple[Judged, ...] = ()
 
 
+class Aliases(Protocol):
+    """Names that stand for entry points, as an earlier check found them."""
+
+    @property
+    def exported(self) -> Iterable[str]:
+        """Names that any file may see."""
+
+    @property
+    def local(self) -> Mapping[str, Iterable[str]]:
+        """Names of each file."""
+
+
 @dataclass(eq=False)
 class Judge:
     """Judges every contract call of a tree.
@@ -63,18 +75,39 @@ class Judge:
         snapshot: The tree, for its pins.
         options: Installed components and configured builds.
         files: Every Python file of the tree by path.
+
+    Attributes:
+        only: Files whose calls are judged; None for all.
+        earlier: Names that an earlier check found to stand for entry points; None to find them.
+        consulted: File with a call, or where one was looked for, to the files this rests on.
+        watched: Words by which further files would have been found.
+        exported: Names that stand for entry points in any file.
+        local: Names that stand for entry points in one file.
     """
 
     snapshot: Snapshot
     options: CheckOptions
     files: dict[str, SourceFile] = field(repr=False)
+    only: Sequence[str] | None = None
+    earlier: Aliases | None = None
+    consulted: dict[str, set[str]] = field(default_factory=dict)
+    exported: set[str] = field(default_factory=set)
+    local: dict[str, set[str]] = field(default_factory=dict)
+    watched: set[str] = field(default_factory=set)
 
     @cached_property
     def judgements(self) -> tuple[Judgement, ...]:
         """Every call of an entry point in the tree, in order of path and line."""
         known = tuple(families().values())
         resolver = Resolver(self.files, self.options.import_roots)
-        return tuple(self._judge(site) for site in SiteFinder(resolver, known).sites())
+        finder = SiteFinder(resolver, known)
+        if self.earlier is not None:
+            finder.resume(self.earlier.exported, self.earlier.local)
+        found = tuple(self._judge(site) for site in finder.sites(self.only))
+        self.consulted = finder.consulted
+        self.watched = resolver.watched | finder.watched
+        self.exported, self.local = finder.aliases
+        return found
 
     @cached_property
     def _pins(self) -> list[Pin]:

@@ -19,7 +19,7 @@ from attngate.validators.resolve import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterable, Iterator, Mapping
 
     from attngate.validators.contracts.schema import Build, Entry, Family
     from attngate.validators.names import Names
@@ -65,10 +65,15 @@ class Site:
 
 @dataclass(eq=False)
 class SiteFinder:
-    """Scans the files that can hold such a call, following aliases and parameters into further files."""
+    """Scans the files that can hold such a call, following aliases and parameters into further files.
+
+    Attributes:
+        consulted: File that was scanned to the files that were looked into for it.
+    """
 
     resolver: Resolver
     families: tuple[Family, ...]
+    consulted: dict[str, set[str]] = field(default_factory=dict)
     _known: dict[str, Target] = field(default_factory=dict)
     _entry_names: dict[str, Family] = field(default_factory=dict)
     _exported: set[str] = field(default_factory=set)
@@ -85,23 +90,49 @@ class SiteFinder:
             for path, choices in by_path.items():
                 self._known[path] = Target(path, family, tuple(choices))
 
-    def sites(self) -> list[Site]:
-        """Every call of an entry point in the tree, in order of path and line."""
-        waiting = [
-            p for p, f in self.resolver.files.items() if self._is_worth_a_look(f.source.text)
-        ]
+    def sites(self, only: Iterable[str] | None = None) -> list[Site]:
+        """Every call of an entry point in the tree, in order of path and line.
+
+        Args:
+            only: Files to look into, where what the others hold is known; None for all that can hold
+                such a call. Files that these lead to are looked into as well.
+        """
+        waiting = (
+            list(only)
+            if only is not None
+            else [p for p, f in self.resolver.files.items() if self._is_worth_a_look(f.source.text)]
+        )
         found: dict[str, list[Site]] = {}
         while waiting:
             path = waiting.pop()
             words = set(self._exported)
             marked = {p: len(w) for p, w in self._local.items()}
+            outer, self.resolver.consulted = self.resolver.consulted, set()
             self._follow_aliases(path)
             found[path] = list(self._scan(path))
+            self.consulted.setdefault(path, set()).update(self.resolver.consulted)
+            self.resolver.consulted |= outer
             again = [p for p, w in self._local.items() if len(w) != marked.get(p, 0)]
             fresh = [p for p in self._files_with(self._exported - words) if p not in found]
             waiting += [p for p in dict.fromkeys(again + fresh) if p not in waiting]
         sites = [site for path in sorted(found) for site in found[path]]
         return sorted(sites, key=lambda s: (s.module.file.path, s.call.lineno, s.call.col_offset))
+
+    @property
+    def watched(self) -> set[str]:
+        """Words that make a file worth a look."""
+        return {*self._entry_names, *self._exported}
+
+    @property
+    def aliases(self) -> tuple[set[str], dict[str, set[str]]]:
+        """Names that stand for entry points: those any file may see, and those of each file."""
+        return self._exported, self._local
+
+    def resume(self, exported: Iterable[str], local: Mapping[str, Iterable[str]]) -> None:
+        """Begin with the names of an earlier scan; one that no longer stands for anything does no harm."""
+        self._exported.update(exported)
+        for path, words in local.items():
+            self._local.setdefault(path, set()).update(words)
 
     def _is_worth_a_look(self, text: str) -> bool:
         """True where an entry point can come in: only its own name can begin a chain of aliases."""

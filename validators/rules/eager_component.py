@@ -9,14 +9,12 @@ from attngate.validators.context import Hit
 from attngate.validators.guards import is_guarded_import, is_typing_only
 from attngate.validators.model import Severity
 from attngate.validators.registry import rule
+from attngate.validators.symbols import OPTIONAL_COMPONENTS
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from attngate.validators.context import Context, SourceFile
-
-# Components without which most models run; flash_attn is not among them.
-COMPONENTS = frozenset(["flash_mla", "deep_gemm", "flashinfer", "tilelang"])
 
 
 @rule("ATT216", "eager-component", Severity.WARNING)
@@ -58,25 +56,17 @@ def _component(node: ast.Import | ast.ImportFrom) -> str:
         top = (node.module or "").partition(".")[0] if not node.level else ""
     else:
         top = node.names[0].name.partition(".")[0]
-    return top if top in COMPONENTS else ""
+    return top if top in OPTIONAL_COMPONENTS else ""
 
 
 def _optional(context: Context) -> dict[str, str]:
     """Component to the place where the plugin imports it late, guarded, or asks for it."""
     found: dict[str, str] = {}
     for path, file in sorted(context.files.items()):
-        if not file.facts.optional:
-            continue
-        names = file.source.names
-        for node in names.imports:
-            component = _component(node)
-            is_late = names.scope_of(node).outer is not None or is_guarded_import(names, node)
-            if component and component not in found and is_late:
-                found[component] = f"{path} line {node.lineno}"
-        for call in names.calls:
-            for argument in call.args[:1]:
-                if isinstance(argument, ast.Constant) and argument.value in COMPONENTS:
-                    found.setdefault(str(argument.value), f"{path} line {call.lineno}")
+        symbols = file.symbols if file.facts.optional else None
+        for component, line in symbols.late if symbols is not None else ():
+            context.index.used.add(path)
+            found.setdefault(component, f"{path} line {line}")
     return found
 
 

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from attngate.validators.context import Context, Hit
 
 
-@rule("ATT103", "positional-order", over="tree")
+@rule("ATT103", "positional-order", over="calls")
 def positional_order(context: Context) -> Iterator[Hit]:
     """Lengths are passed by position in the order of another convention.
 

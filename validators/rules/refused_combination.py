@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from attngate.validators.context import Context, Hit
 
 
-@rule("ATT105", "refused-combination", over="tree")
+@rule("ATT105", "refused-combination", over="calls")
 def refused_combination(context: Context) -> Iterator[Hit]:
     """Arguments that each are fine and that the component refuses together.
 

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from attngate.validators.context import Context, Hit
 
 
-@rule("ATT101", "unknown-keyword", over="tree")
+@rule("ATT101", "unknown-keyword", over="calls")
 def unknown_keyword(context: Context) -> Iterator[Hit]:
     """A keyword that the component's entry point does not take.
 

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from attngate.validators.context import Context, Hit
 
 
-@rule("ATT104", "unpacked-returns", over="tree")
+@rule("ATT104", "unpacked-returns", over="calls")
 def unpacked_returns(context: Context) -> Iterator[Hit]:
     """What comes back is unpacked into the wrong number of names.
 

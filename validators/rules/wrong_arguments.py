@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from attngate.validators.context import Context, Hit
 
 
-@rule("ATT102", "wrong-arguments", over="tree")
+@rule("ATT102", "wrong-arguments", over="calls")
 def wrong_arguments(context: Context) -> Iterator[Hit]:
     """A required argument is missing, one is passed twice, or there are too many by position.
 
