@@ -13,7 +13,6 @@ import re
 import shutil
 import subprocess
 import time
-
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:

@@ -6,9 +6,9 @@ configuration is judged together with the code it configures.
 
 from __future__ import annotations
 
+import os
 import tomllib
 from difflib import get_close_matches
-from importlib import resources
 from typing import TYPE_CHECKING, Any, Literal
 
 import msgspec
@@ -133,6 +133,7 @@ class Loaded(msgspec.Struct, frozen=True, kw_only=True):
 
 
 PYPROJECT = "pyproject.toml"
+_PROFILES = os.path.join(os.path.dirname(os.path.abspath(__file__)), "profiles")
 _TABLE = "[tool.attngate]"
 
 # Variable to the setting it overrides. The first group says what this machine has and counts in CI
@@ -210,8 +211,7 @@ def is_ci(env: Mapping[str, str]) -> bool:
 
 def profiles() -> list[str]:
     """Names of the built-in profiles."""
-    files = resources.files("attngate.hooks.profiles").iterdir()
-    return sorted(f.name.removesuffix(".toml") for f in files if f.name.endswith(".toml"))
+    return sorted(n.removesuffix(".toml") for n in os.listdir(_PROFILES) if n.endswith(".toml"))
 
 
 def read_pyproject(snapshot: Snapshot) -> dict[str, Any]:
@@ -256,8 +256,8 @@ def _profile_table(name: object) -> dict[str, Any]:
             f"there is no profile {name!r} ({PYPROJECT} {_TABLE} profile, or ATTNGATE_PROFILE)",
             _closest(str(name), known, "profiles"),
         )
-    file = resources.files("attngate.hooks.profiles") / f"{name}.toml"
-    return tomllib.loads(file.read_text(encoding="utf-8"))
+    with open(os.path.join(_PROFILES, f"{name}.toml"), "rb") as file:
+        return tomllib.load(file)
 
 
 def _from_environment(

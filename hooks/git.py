@@ -580,6 +580,7 @@ class Repository:
             # An index of our own in a folder of our own, which is also the work tree: git looks
             # for attributes in the current folder first.
             env = {"GIT_INDEX_FILE": index, "GIT_WORK_TREE": folder}
+            env |= self._with_unstored(snapshot, folder)
             write = (*_PRIVATE, "update-index", "-z", "--index-info")
             self.run(*write, stdin=lines, extra_env=env, cwd=folder)
             shape = (
@@ -592,6 +593,32 @@ class Repository:
             against = base or self.empty_tree()
             text = self.run("diff-index", *shape, against, extra_env=env, cwd=folder, accept=(0, 2))
         return _whitespace_lines(text, snapshot.files)
+
+    def _with_unstored(self, snapshot: Snapshot, folder: str) -> dict[str, str]:
+        """Variables under which git also finds blobs that only lie on disk.
+
+        They are written into an object folder of our own: the user's database stays as it is.
+        """
+        oids = {snapshot.files[p].oid for p in snapshot.changed or () if p in snapshot.files}
+        if not oids:
+            return {}
+        lines = "".join(f"{oid}\n" for oid in sorted(oids)).encode("ascii")
+        known = self.run("cat-file", "--batch-check", stdin=lines).splitlines()
+        absent = [line.split()[0].decode() for line in known if line.endswith(b" missing")]
+        unstored = [(oid, raw) for oid in absent if (raw := snapshot.read(oid)) is not None]
+        if not unstored:
+            return {}
+        objects = os.path.join(folder, "objects")
+        os.mkdir(objects, 0o700)
+        own = os.path.join(self.common_dir, "objects")
+        others = filter(None, [own, self.user_env.get("GIT_ALTERNATE_OBJECT_DIRECTORIES", "")])
+        env = {
+            "GIT_OBJECT_DIRECTORY": objects,
+            "GIT_ALTERNATE_OBJECT_DIRECTORIES": os.pathsep.join(others),
+        }
+        for _, raw in unstored:
+            self.run("hash-object", "-w", "--stdin", stdin=raw, extra_env=env)
+        return env
 
     # -- history -------------------------------------------------------------------------------
 

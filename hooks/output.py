@@ -8,7 +8,6 @@ import pkgutil
 import sys
 import tempfile
 import time
-from importlib.metadata import PackageNotFoundError, version
 from typing import TYPE_CHECKING, TextIO
 
 from attngate.hooks import formats, policy
@@ -58,21 +57,12 @@ def build(
     """
     return RunReport(
         verb=verb,
-        version=own_version(),
         decision=policy.decide(trees, strict=strict),
         trees=tuple(trees),
         disclosures=tuple(disclosures),
         strict=strict,
         seconds=time.monotonic() - began,
     )
-
-
-def own_version() -> str:
-    """Version of attngate, "unknown" in a bare source tree."""
-    try:
-        return version("attngate")
-    except PackageNotFoundError:
-        return "unknown"
 
 
 def emit(report: RunReport, args: Namespace) -> int:

@@ -211,7 +211,6 @@ class RunReport:
 
     Attributes:
         verb: The command.
-        version: Version of attngate.
         decision: Exit code and reasons.
         trees: One report for each distinct tree.
         disclosures: What holds for the whole run: skips, overrides, hooks that are absent.
@@ -220,7 +219,6 @@ class RunReport:
     """
 
     verb: str
-    version: str
     decision: Decision
     trees: tuple[TreeReport, ...] = ()
     disclosures: tuple[str, ...] = ()

@@ -92,17 +92,20 @@ class _Check:
         self._memory = memory
         self.files, self._not_checked = _read_files(snapshot, memory)
         self._oids = {path: snapshot.files[file.key].oid for path, file in self.files.items()}
-        self._scope = scope = Scope(options.include, options.exclude)
-        in_scope = frozenset(p for p in self.files if scope.holds(p))
-        if memory is not None and options.target is not None:
-            memory.tables.update(options.target.tables)
-            options.target.tables = memory.tables
-        self._context = Context(snapshot, options, self.files, in_scope, memory)
         self._pins = pins_identity(snapshot)
         self._reuse = (
             Reuse(memory, snapshot.tree, self.files, self._oids, self._pins) if memory else None
         )
+        if memory is not None and options.target is not None:
+            memory.tables.update(options.target.tables)
+            options.target.tables = memory.tables
+        self._scope = Scope(options.include, options.exclude)
+        self._context = Context(snapshot, options, self.files, self._in_scope(), memory)
         self._records: dict[str, FileRecord] = {}
+
+    def _in_scope(self) -> frozenset[str]:
+        known = self._reuse.in_scope if self._reuse is not None else None
+        return known if known is not None else frozenset(filter(self._scope.holds, self.files))
 
     def result(self) -> CheckResult:
         """Every finding, sorted, suppressed ones apart."""
@@ -111,7 +114,7 @@ class _Check:
         judged = self._of_calls()
         about_calls = [f for record in judged.files.values() for f in record.findings]
         found = [*per_file, *about_calls, *_run_rules(context, _is_about_the_tree)]
-        found = [f for f in found if scope.holds(f.location.path) or f.code == CRASHED]
+        found = [f for f in found if self._counts(f)]
         internal = any(f.code == CRASHED for f in found)
         kept, suppressed, complaints = _suppress(context, found)
         if not internal:
@@ -124,6 +127,11 @@ class _Check:
             not_checked=tuple(entry for entry in self._not_checked if scope.holds(entry[0])),
             internal=internal,
         )
+
+    def _counts(self, finding: Finding) -> bool:
+        path = finding.location.path
+        is_ours = path in self._context.in_scope or finding.code == CRASHED
+        return is_ours or (path not in self.files and self._scope.holds(path))
 
     def _of_file(self, path: str) -> tuple[Finding, ...]:
         record = self._reuse.file(path) if self._reuse is not None else None

@@ -166,7 +166,7 @@ class Context:
         """Judges the calls of kernel components; shared by every rule that reports on them."""
         from attngate.validators.contracts.judge import Judge
 
-        return Judge(self.snapshot, self.options, dict(self.files))
+        return Judge(self.snapshot, self.options, dict(self.files), inference=self.inference)
 
     @cached_property
     def index(self) -> Index:

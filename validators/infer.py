@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import ast
 import builtins
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import lru_cache
 from typing import TYPE_CHECKING
 
@@ -31,7 +31,7 @@ _DEPTH = 25
 class Instance:
     """An object of a class; `exact` where its class is known and not only a base of it."""
 
-    of: Ref
+    of: Ref | Foreign
     exact: bool = False
 
 
@@ -145,10 +145,12 @@ class Inference:
                 continue
             if names.scope_of(statement) is not scope or statement.lineno >= node.lineno:
                 continue
+            if not names.is_around(names.parents.get(statement), node):
+                continue
             if any(_is_between(b.statement, statement, node) for b in scope.bindings[node.id]):
                 continue
             found = [
-                Instance(v) if isinstance(v, Ref) and v.kind == "class" else OPEN
+                self._instance_of(v) if isinstance(v, Ref | Foreign) else OPEN
                 for v in self.values(file, test.args[1])
             ]
         return found
@@ -287,6 +289,8 @@ class Inference:
     def _instance_of(self, found: Found) -> Value:
         if isinstance(found, Ref):
             return Instance(found) if found.kind == "class" else Open(f"the annotation {found}")
+        if isinstance(found, Foreign) and found.path.rpartition(".")[2][:1].isupper():
+            return Instance(found)
         return Open("an annotation from elsewhere")
 
     def annotation_text(self, module: str, text: str) -> Iterator[Value]:
@@ -323,8 +327,10 @@ class Inference:
         match owner:
             case Ref(kind="class"):
                 yield from self.class_member(owner, name, instance=False)
-            case Instance():
-                yield from self.class_member(owner.of, name, instance=True, exact=owner.exact)
+            case Instance(of=Ref()):
+                yield from self.class_member(owner.of, name, instance=True, exact=owner.exact)  # type: ignore[arg-type]
+            case Instance(of=Foreign()):
+                yield Foreign(f"{owner.of.path}.{name}")  # type: ignore[union-attr]
             case Super():
                 yield from self._behind(owner, name)
             case Ref(kind="module"):
@@ -411,8 +417,8 @@ class Inference:
             head = attribute.value.partition("(")[0]
             is_plain = head.replace(".", "").replace("_", "").isalnum()
             for found in self.index.resolve(module, head) if is_plain else ():
-                is_class = isinstance(found, Ref) and found.kind == "class"
-                yield Instance(found, exact=True) if is_class else OPEN  # type: ignore[arg-type]
+                made = self._instance_of(found)
+                yield replace(made, exact=True) if isinstance(made, Instance) else OPEN
             if not is_plain:
                 yield OPEN
         else:
@@ -439,6 +445,8 @@ class Inference:
         for callee in self.values(file, node.func):
             match callee:
                 case Ref(kind="class"):
+                    yield Instance(callee, exact=True)
+                case Foreign() if callee.path.rpartition(".")[2][:1].isupper():
                     yield Instance(callee, exact=True)
                 case Ref(kind="function"):
                     yield from self._result(callee.module, self.index.functions_of(callee))

@@ -61,7 +61,7 @@ class Record(msgspec.Struct, frozen=True, array_like=True):
     Attributes:
         oids: Object id of every Python file by path.
         pins: Identity of the files in which the tree may pin builds.
-        files: Findings of the files in scope.
+        files: Findings of the files in scope, which also tells what is in scope.
         judge: The judge's part.
     """
 
@@ -203,6 +203,7 @@ class Reuse:
         self._record = memory.nearest(tree)
         before = self._record.oids if self._record is not None else {}
         self._before = before
+        self._oids = oids
         self._same_pins = self._record is not None and self._record.pins == pins
         self.changed = {p for p in oids if before.get(p) != oids[p]}
         self.possible = before.keys() == oids.keys() and all(map(self._same_facts, self.changed))
@@ -212,6 +213,13 @@ class Reuse:
         """True where a changed file answers the questions about the whole tree as before."""
         old = self._memory.facts.get(self._before[path])
         return old is not None and old.shared() == self._files[path].facts.shared()
+
+    @property
+    def in_scope(self) -> frozenset[str] | None:
+        """The files in scope, where the earlier check had files of the same names; else None."""
+        if self._record is None or self._before.keys() != self._oids.keys():
+            return None
+        return frozenset(self._record.files)
 
     def file(self, path: str) -> FileRecord | None:
         """The record of a file whose findings still hold; None where they have to be found again."""

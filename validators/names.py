@@ -93,6 +93,13 @@ class FileNames:
             found = self.parents.get(found)
         return found
 
+    def is_around(self, outer: ast.AST | None, node: ast.AST) -> bool:
+        """True where a node lies in another one, at any depth."""
+        found: ast.AST | None = node
+        while found is not None and found is not outer:
+            found = self.parents.get(found)
+        return found is not None
+
     def reaching(self, name: str, scope: Names, place: ast.AST | None) -> list[Binding]:
         """The bindings of `name` in `scope` that can reach a place; None for the scope's end.
 

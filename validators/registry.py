@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import importlib
 import inspect
-import pkgutil
+import os
 import re
 from dataclasses import dataclass
 from functools import cache
@@ -112,6 +112,7 @@ def _manual(code: str, doc: str) -> tuple[str, str, str]:
 def all_rules() -> dict[str, Rule]:
     """Every rule by its code, in order of the codes."""
     package: Any = importlib.import_module("attngate.validators.rules")
-    for module in pkgutil.iter_modules(package.__path__):
-        importlib.import_module(f"attngate.validators.rules.{module.name}")
+    names = {n.removesuffix(".py") for n in os.listdir(package.__path__[0]) if n.endswith(".py")}
+    for name in sorted(names - {"__init__"}):
+        importlib.import_module(f"attngate.validators.rules.{name}")
     return dict(sorted(_RULES.items()))

@@ -12,12 +12,13 @@ from typing import TYPE_CHECKING
 from attngate.gpu_runner import paths, spawn
 from attngate.gpu_runner.client import Client, NotRunningError
 from attngate.gpu_runner.errors import ProgramMissingError, RunnerError
-from attngate.hooks import checks, config, fast, interpreters, output, targets
+from attngate.hooks import checks, config, fast, interpreters, targets
 from attngate.hooks.commands.install import HOOKS, is_ours, is_pre_commits
 from attngate.hooks.errors import EXIT_FINDINGS, EXIT_PASS, AttngateError
 from attngate.hooks.export import private_folder
 from attngate.hooks.git import Repository
 from attngate.hooks.terminal import escape
+from attngate.hooks.version import own_version
 
 if TYPE_CHECKING:
     from argparse import ArgumentParser, Namespace
@@ -68,7 +69,7 @@ def run(args: Namespace) -> int:
 
 def examine() -> Iterator[Row]:
     """Every row, in order."""
-    yield Row("attngate", OK, f"{output.own_version()}, Python {sys.version.split()[0]}")
+    yield Row("attngate", OK, f"{own_version()}, Python {sys.version.split()[0]}")
     yield from _switches()
     try:
         repository = Repository.discover(os.getcwd(), os.environ)

@@ -8,6 +8,7 @@ import os
 from typing import TYPE_CHECKING, Any
 
 from attngate.hooks.report import established, untested
+from attngate.hooks.version import own_version
 
 if TYPE_CHECKING:
     from attngate.hooks.linters import LinterRun
@@ -24,7 +25,7 @@ def render(report: RunReport) -> bytes:
     """
     data = {
         "format_version": FORMAT_VERSION,
-        "attngate": report.version,
+        "attngate": own_version(),
         "verb": report.verb,
         "exit_code": report.decision.exit_code,
         "reasons": list(report.decision.reasons),

@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
 
     from attngate.validators.context import SourceFile
+    from attngate.validators.infer import Inference
     from attngate.validators.installed import InstalledComponent
     from attngate.validators.model import CheckOptions, Location, Snapshot
 
@@ -77,6 +78,7 @@ class Judge:
         files: Every Python file of the tree by path.
 
     Attributes:
+        inference: What expressions are, for methods of a component's classes; None to leave these out.
         only: Files whose calls are judged; None for all.
         earlier: Names that an earlier check found to stand for entry points; None to find them.
         consulted: File with a call, or where one was looked for, to the files this rests on.
@@ -88,6 +90,7 @@ class Judge:
     snapshot: Snapshot
     options: CheckOptions
     files: dict[str, SourceFile] = field(repr=False)
+    inference: Inference | None = field(default=None, repr=False)
     only: Sequence[str] | None = None
     earlier: Aliases | None = None
     consulted: dict[str, set[str]] = field(default_factory=dict)
@@ -100,7 +103,7 @@ class Judge:
         """Every call of an entry point in the tree, in order of path and line."""
         known = tuple(families().values())
         resolver = Resolver(self.files, self.options.import_roots)
-        finder = SiteFinder(resolver, known)
+        finder = SiteFinder(resolver, known, inference=self.inference)
         if self.earlier is not None:
             finder.resume(self.earlier.exported, self.earlier.local)
         found = tuple(self._judge(site) for site in finder.sites(self.only))

@@ -56,7 +56,7 @@ def _require_references(build: Build, entry: Entry, name: str) -> None:
     if unseen:
         raise ValueError(f"{where}: no observation {unseen}")
     used = {n for r in entry.returns for n in r.when} | set(entry.roles)
-    used |= {n for c in entry.constraints for n in c.refuses}
+    used |= {n for c in entry.constraints for n in c.refuses} | set(entry.flags)
     unknown = sorted(used - {p.name for p in entry.signature.parameters})
     if unknown:
         raise ValueError(f"{where}: no parameter {unknown}")

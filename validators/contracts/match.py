@@ -35,6 +35,7 @@ class Breach(Enum):
     ORDER = "ATT103"
     UNPACKING = "ATT104"
     COMBINATION = "ATT105"
+    MEANING = "ATT107"
 
 
 @dataclass(frozen=True, slots=True)
@@ -137,6 +138,7 @@ def compare(
         *_wrong_counts(arguments, entry, signature),
         *_wrong_order(arguments, entry, signature, family),
         *_refused_combinations(arguments, entry, passed),
+        *_wrong_meaning(arguments, entry, signature, names),
     ]
     doubts = arguments.doubts()
     if is_recorded:
@@ -279,6 +281,44 @@ def _role_of(value: ast.expr, family: Family) -> str:
         role for role, words in family.role_words.items() if any(w in name.lower() for w in words)
     }
     return found.pop() if len(found) == 1 else ""
+
+
+# Meaning
+
+
+def _wrong_meaning(
+    arguments: Arguments, entry: Entry, signature: Signature, names: FileNames
+) -> Iterator[Problem]:
+    """Numbers in the place of a flag: what an earlier generation took there, and true whatever it is."""
+    placed = [(p.name, v) for p, v in zip(signature.positional, arguments.positional, strict=False)]
+    placed += [(name, value) for name, (value, _) in arguments.keywords.items()]
+    for name, value in placed:
+        if name in entry.flags and _is_number(value, names):
+            yield Problem(
+                Breach.MEANING,
+                name,
+                value,
+                entry.parameters_seen,
+                f"{entry.name} takes a flag as `{name}`, and gets a number",
+                expected="True or False",
+                observed=short(value),
+                advice="Pass what the flag asks; a number other than 0 always means True.",
+            )
+
+
+def _is_number(value: ast.expr, names: FileNames) -> bool:
+    """True for integers written out, through a local name or an either-or of them."""
+    if isinstance(value, ast.IfExp):
+        return _is_number(value.body, names) and _is_number(value.orelse, names)
+    if isinstance(value, ast.Name):
+        scope = names.scope_of(value)
+        reaching = names.reaching(value.id, scope, names.statement_of(value))
+        values = [b.how for b in reaching if b.element is None and isinstance(b.how, ast.expr)]
+        if not values or len(values) != len(reaching):
+            return False
+        return all(not isinstance(v, ast.Name) and _is_number(v, names) for v in values)
+    known, found = literal(value)
+    return known and type(found) is int
 
 
 # Combinations

@@ -100,6 +100,8 @@ class Entry(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
         constraints: Combinations that are refused.
         lse: The returned log-sum-exp.
         in_place: Parameters that the call writes to.
+        owner: Class of a method, "" for a function; `paths` then end in class and method.
+        flags: Parameters that are true or false: a number in their place is another meaning.
     """
 
     name: str
@@ -116,6 +118,8 @@ class Entry(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
     constraints: tuple[Constraint, ...] = ()
     lse: Lse | None = None
     in_place: tuple[str, ...] = ()
+    owner: str = ""
+    flags: tuple[str, ...] = ()
 
     @cached_property
     def signature(self) -> Signature:

@@ -6,6 +6,7 @@ import ast
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
+from attngate.validators.index import Foreign
 from attngate.validators.resolve import (
     Definition,
     External,
@@ -22,6 +23,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping
 
     from attngate.validators.contracts.schema import Build, Entry, Family
+    from attngate.validators.infer import Inference
     from attngate.validators.names import Names
 
 
@@ -76,6 +78,9 @@ class SiteFinder:
     consulted: dict[str, set[str]] = field(default_factory=dict)
     _known: dict[str, Target] = field(default_factory=dict)
     _entry_names: dict[str, Family] = field(default_factory=dict)
+    inference: Inference | None = None
+    _owners: set[str] = field(default_factory=set)
+    _methods: set[str] = field(default_factory=set)
     _exported: set[str] = field(default_factory=set)
     _local: dict[str, set[str]] = field(default_factory=dict)
 
@@ -84,7 +89,11 @@ class SiteFinder:
             by_path: dict[str, list[tuple[Build, Entry]]] = {}
             for build in family.builds:
                 for entry in build.entries:
-                    self._entry_names[entry.name] = family
+                    if entry.owner:
+                        self._owners.add(entry.owner)
+                        self._methods.add(entry.name.rpartition(".")[2])
+                    else:
+                        self._entry_names[entry.name] = family
                     for path in entry.paths:
                         by_path.setdefault(path, []).append((build, entry))
             for path, choices in by_path.items():
@@ -100,7 +109,7 @@ class SiteFinder:
         waiting = (
             list(only)
             if only is not None
-            else [p for p, f in self.resolver.files.items() if self._is_worth_a_look(f.source.text)]
+            else [p for p, f in self.resolver.files.items() if self._may_hold_one(f.source.text)]
         )
         found: dict[str, list[Site]] = {}
         while waiting:
@@ -121,7 +130,7 @@ class SiteFinder:
     @property
     def watched(self) -> set[str]:
         """Words that make a file worth a look."""
-        return {*self._entry_names, *self._exported}
+        return {*self._entry_names, *self._exported, *self._owners}
 
     @property
     def aliases(self) -> tuple[set[str], dict[str, set[str]]]:
@@ -133,6 +142,10 @@ class SiteFinder:
         self._exported.update(exported)
         for path, words in local.items():
             self._local.setdefault(path, set()).update(words)
+
+    def _may_hold_one(self, text: str) -> bool:
+        """True for a file in which an entry point, or the class of one, is named."""
+        return self._is_worth_a_look(text) or any(owner in text for owner in self._owners)
 
     def _is_worth_a_look(self, text: str) -> bool:
         """True where an entry point can come in: only its own name can begin a chain of aliases."""
@@ -191,6 +204,8 @@ class SiteFinder:
         for call in module.names.calls:
             if self._mentions(path, call.func):
                 yield from self._site(module, call, call.func)
+            elif isinstance(call.func, ast.Attribute) and call.func.attr in self._methods:
+                yield from self._method_site(module, call, call.func)
             passed = [*call.args, *(k.value for k in call.keywords)]
             for argument in passed:
                 if isinstance(argument, ast.Name | ast.Attribute) and self._mentions(
@@ -211,6 +226,16 @@ class SiteFinder:
             targets = (Target(ast.unparse(func), family, (), unfollowed[0].reason),)
         if targets:
             yield Site(module, call, targets, doubts)
+
+    def _method_site(self, module: Module, call: ast.Call, func: ast.Attribute) -> Iterator[Site]:
+        """A method of a component's class, where everything the object can be is such a class."""
+        if self.inference is None:
+            return
+        values = self.inference.values(module.file, func)
+        targets = [self._known.get(v.path) for v in values if isinstance(v, Foreign)]
+        known = tuple(t for t in targets if t is not None)
+        if known and len(known) == len(values):
+            yield Site(module, call, known)
 
     def _passed_on(self, module: Module, call: ast.Call, argument: ast.expr) -> Iterator[Site]:
         """An entry point given to a function of the tree, or prepared by `functools.partial`."""

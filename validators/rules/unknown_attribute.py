@@ -60,7 +60,7 @@ def _lacks(context: Context, owner: Value, name: str) -> bool:
             not _is_imported_elsewhere(index, owner.module, name)
         )
     of = owner if isinstance(owner, Ref) else owner.of
-    return not _may_have(index, of, name)
+    return isinstance(of, Ref) and not _may_have(index, of, name)
 
 
 def _is_imported_elsewhere(index: Index, module: str, name: str) -> bool:
@@ -88,7 +88,7 @@ def _hit(file: SourceFile, index: Index, node: ast.Attribute, owner: Value) -> H
     if isinstance(owner, Ref) and owner.kind == "module":
         what, origin = f"the module {owner.module}", index.place(owner.module, 1)
     else:
-        of = owner if isinstance(owner, Ref) else owner.of  # type: ignore[union-attr]
+        of = _class_behind(owner)
         known = index.class_of(of)
         what = (
             f"the class {of.name}" if not isinstance(owner, Super) else f"every base of {of.name}"
@@ -105,6 +105,12 @@ def _hit(file: SourceFile, index: Index, node: ast.Attribute, owner: Value) -> H
     )
 
 
+def _class_behind(owner: Value) -> Ref:
+    of = owner if isinstance(owner, Ref) else owner.of  # type: ignore[union-attr]
+    assert isinstance(of, Ref)
+    return of
+
+
 def _near(index: Index, owner: Value, name: str) -> str:
     from difflib import get_close_matches
 
@@ -112,7 +118,7 @@ def _near(index: Index, owner: Value, name: str) -> str:
         summary = index.summary(owner.module)
         names = list(summary.names) if summary is not None else []
     else:
-        of = owner if isinstance(owner, Ref) else owner.of  # type: ignore[union-attr]
+        of = _class_behind(owner)
         classes = [c for _, c in index.lineage(of).classes]
         names = [n for c in classes for n in (*c.methods, *c.attributes)]
     found = get_close_matches(name, names, 1, 0.75)

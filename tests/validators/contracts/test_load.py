@@ -34,7 +34,8 @@ def test_what_was_seen_on_a_device_is_recorded_and_nothing_more() -> None:
 
 def test_returns_end_with_the_row_that_is_left() -> None:
     for entry in (e for b in all_builds() for e in b.entries):
-        assert [bool(row.when) for row in entry.returns] == [True, False]
+        conditional = [bool(row.when) for row in entry.returns]
+        assert conditional in ([True, False], [False], [])
 
 
 @pytest.mark.parametrize(
