@@ -49,6 +49,8 @@ class CheckRequest:
         everything: True where nothing counts as inherited: whatever no baseline holds is new.
         refs: Names under which the tree is pushed.
         loaded: Settings to use instead of the tree's own.
+        previous_target: Folder or version of the target before a sync; "" where no sync is looked into.
+        sync_base: The tree before the sync.
     """
 
     env: Mapping[str, str]
@@ -56,6 +58,8 @@ class CheckRequest:
     everything: bool = False
     refs: tuple[str, ...] = ()
     loaded: Loaded | None = None
+    previous_target: str = ""
+    sync_base: Snapshot | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,7 +95,11 @@ def examine(subject: Snapshot, bases: Sequence[str], request: CheckRequest) -> C
     interpreter, trouble = _interpreter(loaded, toplevel)
     target, no_target = _target(loaded, toplevel, interpreter)
     trouble += no_target
-    run = _Run(request, loaded, interpreter, _options(loaded, interpreter, target))
+    options = _options(loaded, interpreter, target)
+    if request.previous_target:
+        before = upstream.previous(request.previous_target, target)
+        options = replace(options, previous=before, sync_base=request.sync_base)
+    run = _Run(request, loaded, interpreter, options)
     store = run.store()
     memory = store.load() if store is not None else None
     result = check(subject, run.options, memory)
@@ -165,8 +173,8 @@ class _Run:
             return _Lint(runs, tuple(exported.ignored_attributes), left_out)
 
     def store(self) -> MemoryStore | None:
-        """Where this check's memory lies; an installed distribution has none."""
-        repository = self.request.repository
+        """Where this check's memory lies; an installed distribution and a sync have none."""
+        repository = None if self.request.previous_target else self.request.repository
         return MemoryStore(repository, self.options, self.request.env) if repository else None
 
     def parents(

@@ -7,7 +7,7 @@ import re
 from typing import TYPE_CHECKING
 
 from attngate.hooks import interpreters
-from attngate.hooks.errors import CouldNotCheckError
+from attngate.hooks.errors import CouldNotCheckError, UsageError
 from attngate.validators.installed import distribution_version
 from attngate.validators.target import TargetTree
 
@@ -54,6 +54,33 @@ def target_in(path: str) -> TargetTree:
     raise CouldNotCheckError(
         f"there is no package {PACKAGE} in {path}",
         "let `upstream` in [tool.attngate], or ATTNGATE_UPSTREAM, name the folder that holds it",
+    )
+
+
+def previous(name: str, current: TargetTree | None) -> TargetTree:
+    """The target before a sync, by a folder or by a version that lies beside the current one.
+
+    Args:
+        name: A folder that holds the package, or a version such as "0.18.0": then it is looked for as
+            `vllm-<version>` in the folder that holds the current target's.
+        current: The target of now.
+
+    Raises:
+        UsageError: There is neither.
+    """
+    if os.path.isdir(name):
+        return target_in(os.path.abspath(name))
+    if current is None:
+        raise UsageError(
+            f"{name} is no folder, and without `upstream` there is no place to look for a version",
+            "name the folder that holds the previous target's package",
+        )
+    beside = os.path.join(os.path.dirname(os.path.abspath(current.folder)), f"{PACKAGE}-{name}")
+    if _holds(beside):
+        return TargetTree(beside, name)
+    raise UsageError(
+        f"there is no folder {name}, and no package {PACKAGE} in {beside}",
+        "name the folder that holds the previous target's package",
     )
 
 

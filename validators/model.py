@@ -219,6 +219,8 @@ class CheckOptions:
         installed: Component to what the user's interpreter has installed, read by
             `installed.read_component`; a component that is missing here is not installed.
         operators: Namespaces of torch.ops that installed extensions fill.
+        previous: Source of the target before a sync; None where no sync is looked into.
+        sync_base: The plugin's tree before the sync.
         target: Source of the target vLLM; None where there is none to compare with.
     """
 
@@ -231,6 +233,8 @@ class CheckOptions:
     installed: Mapping[str, InstalledComponent] = field(default_factory=dict)
     target: TargetTree | None = None
     operators: frozenset[str] = frozenset()
+    previous: TargetTree | None = None
+    sync_base: Snapshot | None = None
 
 
 @dataclass(frozen=True, slots=True)

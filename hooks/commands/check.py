@@ -35,6 +35,14 @@ def add_arguments(parser: ArgumentParser) -> None:
     )
     parser.add_argument("--all", action="store_true", help="nothing counts as inherited")
     parser.add_argument("--base", metavar="REV", help="compare with this revision instead")
+    parser.add_argument(
+        "--previous-target",
+        metavar="PATH_OR_VERSION",
+        help="target before a sync: also list the local changes that the sync lost",
+    )
+    parser.add_argument(
+        "--sync-base", metavar="REV", help="tree before the sync (default: the parent, or HEAD)"
+    )
     output.add_arguments(parser)
 
 
@@ -52,8 +60,13 @@ def run(args: Namespace) -> int:
     """Check and report; returns the code of the exit table."""
     began = time.monotonic()
     env = dict(os.environ)
+    if args.sync_base and not args.previous_target:
+        raise UsageError(
+            "--sync-base says what a sync began with, and nothing says which target that was made for",
+            "add --previous-target PATH_OR_VERSION",
+        )
     if args.installed:
-        if args.rev or args.worktree or args.staged or args.base:
+        if args.rev or args.worktree or args.staged or args.base or args.previous_target:
             raise UsageError("--installed names a subject of its own; leave the other one out")
         report = _installed(args.installed, env).report
         return output.emit(
@@ -62,7 +75,13 @@ def run(args: Namespace) -> int:
     with Repository.discover(os.getcwd(), env) as repository:
         subject = subject_of(repository, args)
         bases, everything = _comparison(repository, subject, args)
-        request = CheckRequest(env, repository, everything)
+        request = CheckRequest(
+            env,
+            repository,
+            everything,
+            previous_target=args.previous_target or "",
+            sync_base=_sync_base(repository, args) if args.previous_target else None,
+        )
         report = checks.examine(subject, bases, request).report
         notes = run_disclosures(repository)
         return output.emit(
@@ -99,6 +118,12 @@ def subject_of(repository: Repository, args: Namespace) -> Snapshot:
     if args.worktree:
         return repository.worktree_snapshot()
     return repository.index_snapshot()
+
+
+def _sync_base(repository: Repository, args: Namespace) -> Snapshot:
+    """The tree before the sync: named, else the revision's first parent, else HEAD's."""
+    named = args.sync_base or (f"{args.rev}^" if args.rev else "HEAD")
+    return repository.revision_snapshot(named)
 
 
 def _comparison(

@@ -12,13 +12,19 @@ if TYPE_CHECKING:
 
     from attngate.validators.contracts.schema import Build, Entry, Observation
 
-HELP = "list or show what is recorded of the kernel components"
+HELP = "list, show or compare what is recorded of the kernel components"
 
 
 def add_arguments(parser: ArgumentParser) -> None:
-    """Declare `list`, `show NAME` and `--format`."""
-    parser.add_argument("action", choices=["list", "show"], help="list the builds, or show one")
-    parser.add_argument("name", nargs="?", help="show: a build, a component or an entry point")
+    """Declare the actions, what they are about, and `--format`."""
+    parser.add_argument(
+        "action",
+        choices=["list", "show", "diff"],
+        help="list the builds, show one, or tell what differs between two",
+    )
+    parser.add_argument(
+        "names", nargs="*", help="show: a build, a component or an entry point; diff: two builds"
+    )
     parser.add_argument("--format", choices=["text", "json"], default="text", help="default: text")
 
 
@@ -31,8 +37,12 @@ def run(args: Namespace) -> int:
     import msgspec
 
     builds = _builds()
+    if args.action == "diff":
+        return _print_difference(builds, args)
     if args.action == "show":
-        builds = _chosen(builds, args.name)
+        builds = _chosen(builds, args.names)
+    elif args.names:
+        raise UsageError("`contracts list` takes no name", "`contracts show NAME` shows one")
     if args.format == "json":
         data: Any = [msgspec.to_builtins(build) for build in builds]
         sys.stdout.write(msgspec.json.format(msgspec.json.encode(data)).decode() + "\n")
@@ -42,16 +52,44 @@ def run(args: Namespace) -> int:
     return EXIT_PASS
 
 
+def _print_difference(builds: list[Build], args: Namespace) -> int:
+    """Print what a call has to change between two builds; both are named by their ids."""
+    import msgspec
+
+    from attngate.validators.contracts.difference import differences
+
+    known = {build.id: build for build in builds}
+    unknown = [name for name in args.names if name not in known]
+    if len(args.names) != 2 or unknown:
+        what = (
+            f"there is no build {unknown[0]}" if unknown else "a difference is between two builds"
+        )
+        raise UsageError(what, f"Name two of: {', '.join(known)}.")
+    found = differences(known[args.names[0]], known[args.names[1]])
+    if args.format == "json":
+        data = {"from": args.names[0], "to": args.names[1], "differences": found}
+        sys.stdout.write(msgspec.json.format(msgspec.json.encode(data)).decode() + "\n")
+        return EXIT_PASS
+    lines = [f"{args.names[0]} -> {args.names[1]}"]
+    for entry in dict.fromkeys(d.entry for d in found):
+        lines.append(f"  {entry}")
+        lines += [f"    {d.what:10} {d.text}" for d in found if d.entry == entry]
+    sys.stdout.write("\n".join(lines if found else [*lines, "  nothing differs"]) + "\n")
+    return EXIT_PASS
+
+
 def _builds() -> list[Build]:
     from attngate.validators.contracts.load import all_builds
 
     return all_builds()
 
 
-def _chosen(builds: list[Build], name: str | None) -> list[Build]:
+def _chosen(builds: list[Build], names: list[str]) -> list[Build]:
     known = [build.id for build in builds]
-    if not name:
-        raise UsageError("no contract was named", f"Name one of: {', '.join(known)}.")
+    if len(names) != 1:
+        what = "no contract was named" if not names else "more than one contract was named"
+        raise UsageError(what, f"Name one of: {', '.join(known)}.")
+    name = names[0]
     found = [b for b in builds if name in (b.id, b.component) or b.entry(name.rpartition(".")[2])]
     if not found:
         raise UsageError(f"there is no contract {name}", f"Recorded are: {', '.join(known)}.")
@@ -61,7 +99,7 @@ def _chosen(builds: list[Build], name: str | None) -> list[Build]:
 def as_line(build: Build) -> str:
     """A build on one line."""
     entries = ", ".join(entry.name for entry in build.entries)
-    return f"{build.id:14} {build.component:16} {build.title}: {entries}"
+    return f"{build.id:20} {build.component:16} {build.title}: {entries}"
 
 
 def as_text(build: Build) -> str:

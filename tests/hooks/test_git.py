@@ -250,3 +250,17 @@ def test_gitpython_sees_the_same_repository_from_a_linked_worktree(lab: Lab) -> 
     lab.git("worktree", "add", "-q", str(lab.folder / "wt"), "-b", "feat")
     with Repository.discover(str(lab.folder / "wt"), lab.env) as repository:
         assert [remote.name for remote in repository.library().remotes] == ["origin"]
+
+
+def test_the_whitespace_check_of_a_work_tree_stores_no_object(lab: Lab) -> None:
+    lab.new()
+    lab.write("a.py", "x = 1\n")
+    lab.commit("one")
+    lab.write("a.py", "x = 2  \n")
+    with opened(lab) as repository:
+        head = repository.head_tree()
+        snapshot = repository.worktree_snapshot()
+        before = lab.git("count-objects", "-v")
+        found = repository.whitespace_errors(head, snapshot)
+        assert found == [(b"a.py", 1, "trailing whitespace")]
+        assert lab.git("count-objects", "-v") == before

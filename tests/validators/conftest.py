@@ -1,7 +1,8 @@
 """Snapshots of plain dictionaries, and the snippet files: trees whose comments say what a check finds.
 
 A snippet file holds cases. "=== title" begins a case, "# builds: a=1, b=2" and "# ignore: CODE" set
-options, "--- path" begins a file of the tree, "--- target: path" one of the target's source. "# expect: ATT101 error, ATT104" at the end of a line
+options, "--- path" begins a file of the tree, "--- target: path" one of the target's source,
+"--- previous: path" one of the target before a sync, "--- base: path" one of the tree before it. "# expect: ATT101 error, ATT104" at the end of a line
 expects exactly these findings there (the severity may be left out); "# expect-next: ..." expects them
 on the following line. Everything that is not expected must not be found.
 """
@@ -33,20 +34,23 @@ class Case:
     name: str
     files: dict[str, str] = field(default_factory=dict)
     target: dict[str, str] = field(default_factory=dict)
+    previous: dict[str, str] = field(default_factory=dict)
+    base: dict[str, str] = field(default_factory=dict)
     builds: dict[str, Build] = field(default_factory=dict)
     ignore: frozenset[str] = frozenset()
 
     def options(self, folder: Path) -> CheckOptions:
-        """The options of the check; the target's files are written below `folder`."""
-        for path, text in self.target.items():
-            (folder / path).parent.mkdir(parents=True, exist_ok=True)
-            (folder / path).write_text(text, "utf-8")
-        target = TargetTree(str(folder), "9.9") if self.target else None
+        """The options of the check; the targets' files are written below `folder`."""
+        target = _target(folder / "target", self.target)
+        previous = _target(folder / "previous", self.previous)
+        base = _snapshot(self.base) if self.base else None
         # Snippets use names such as q and k without saying where they come from, and those of the call
         # contracts compare the variants of a component side by side.
         aside = {"ATT208", "ATT224"} if self.name.startswith("ATT1") else {"ATT208"}
         ignore = self.ignore if self.name.startswith("ATT208") else self.ignore | aside
-        return CheckOptions(builds=self.builds, ignore=ignore, target=target)
+        return CheckOptions(
+            builds=self.builds, ignore=ignore, target=target, previous=previous, sync_base=base
+        )
 
     def expected(self) -> list[tuple[str, int, str, str]]:
         """(path, line, code, severity or "") of every finding that must be there."""
@@ -59,6 +63,13 @@ class Case:
                         code, _, severity = item.partition(" ")
                         found.append((path, where, code, severity))
         return sorted(found)
+
+
+def _target(folder: Path, files: Mapping[str, str]) -> TargetTree | None:
+    for path, text in files.items():
+        (folder / path).parent.mkdir(parents=True, exist_ok=True)
+        (folder / path).write_text(text, "utf-8")
+    return TargetTree(str(folder), "9.9") if files else None
 
 
 def cases() -> list[Case]:
@@ -79,8 +90,8 @@ def _read(path: Path) -> list[Case]:
             current = ""
         elif line.startswith("--- "):
             current = line[4:]
-            into = found[-1].target if current.startswith("target: ") else found[-1].files
-            current = current.removeprefix("target: ")
+            kind, _, current = current.rpartition(": ")
+            into = getattr(found[-1], kind or "files")
             into[current] = ""
         elif not current and line.startswith("# builds: "):
             pairs = (part.split("=", 1) for part in line.removeprefix("# builds: ").split(", "))

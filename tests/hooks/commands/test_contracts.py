@@ -4,6 +4,8 @@ import json
 import subprocess
 import sys
 
+from attngate.validators.contracts.load import all_builds
+
 
 def attngate(*args: str) -> subprocess.CompletedProcess[str]:
     code = "from attngate.hooks.cli import main; main()"
@@ -15,12 +17,9 @@ def attngate(*args: str) -> subprocess.CompletedProcess[str]:
 def test_lists_every_build_on_a_line() -> None:
     listed = attngate("contracts", "list")
     assert listed.returncode == 0
-    assert [line.split()[0] for line in listed.stdout.splitlines()] == [
-        "metax-2",
-        "upstream-2",
-        "vllm-variant",
-        "fa3",
-    ]
+    ids = [line.split()[0] for line in listed.stdout.splitlines()]
+    assert ids == [build.id for build in all_builds()]
+    assert {"metax-2", "vllm-variant", "metax-mla-1", "metax-flashinfer-0.2"} <= set(ids)
 
 
 def test_shows_a_build_with_where_and_when_it_was_seen() -> None:
@@ -39,3 +38,30 @@ def test_an_unknown_contract_is_a_usage_error() -> None:
     assert unknown.returncode == 2
     assert "metax-2" in unknown.stderr
     assert attngate("contracts", "show").returncode == 2
+
+
+def test_tells_what_a_call_has_to_change_between_two_builds() -> None:
+    text = attngate("contracts", "diff", "metax-2", "vllm-variant").stdout
+    assert "parameter  return_softmax_lse is new" in text
+    assert "refused    out is no longer refused" in text
+    assert "order      (q, k, v, cu_seqlens_q, cu_seqlens_k" in text
+    assert (
+        "returns    3 (return_attn_probs=True); 1 (otherwise) became 2 (return_softmax_lse=True)"
+        in text
+    )
+    assert "entry      only the first has it" in text
+    assert "nothing differs" in attngate("contracts", "diff", "fa3", "fa3").stdout
+    data = json.loads(
+        attngate(
+            "contracts", "diff", "flashmla-2025-10", "flashmla-2026-01", "--format", "json"
+        ).stdout
+    )
+    lse = [d["text"] for d in data["differences"] if d["what"] == "lse"]
+    assert lse == ["[q, heads] base 2, empty -inf became [q, heads] base e, empty +inf"]
+
+
+def test_a_difference_is_between_two_known_builds() -> None:
+    assert attngate("contracts", "diff", "fa3").returncode == 2
+    unknown = attngate("contracts", "diff", "fa3", "fa9")
+    assert unknown.returncode == 2
+    assert "there is no build fa9" in unknown.stderr
