@@ -13,6 +13,7 @@ from attngate.hooks.errors import AttngateError, CouldNotCheckError
 from attngate.hooks.linters import LintRequest
 from attngate.hooks.remembered import MemoryStore
 from attngate.hooks.report import Policy, TreeReport, Unavailable, standings
+from attngate.validators import check as validators_check
 from attngate.validators.check import check
 from attngate.validators.contracts.load import all_builds
 from attngate.validators.installed import read_components
@@ -33,6 +34,7 @@ if TYPE_CHECKING:
     from attngate.hooks.config import Loaded
     from attngate.hooks.git import Repository
     from attngate.hooks.linters import LinterRun
+    from attngate.validators.context import Context
     from attngate.validators.installed import InstalledComponent
     from attngate.validators.memory import Memory
     from attngate.validators.model import Snapshot
@@ -132,6 +134,20 @@ def examine(subject: Snapshot, bases: Sequence[str], request: CheckRequest) -> C
         internal=result.internal,
     )
     return Checked(report, loaded, interpreter, tuple(_depends(run, lint.runs)))
+
+
+def context_of(subject: Snapshot, request: CheckRequest) -> Context:
+    """What a check of the tree would give its rules.
+
+    Raises:
+        UsageError: The tree's configuration cannot be used.
+        CouldNotCheckError: The configured target is not there.
+    """
+    loaded = request.loaded or config.load(subject, request.env)
+    toplevel = request.repository.toplevel if request.repository else ""
+    interpreter, _ = _interpreter(loaded, toplevel)
+    target = upstream.locate(loaded.settings.upstream, toplevel, interpreter)
+    return validators_check.context_of(subject, _options(loaded, interpreter, target))
 
 
 @dataclass(frozen=True, slots=True)

@@ -85,6 +85,13 @@ def check(snapshot: Snapshot, options: CheckOptions, memory: Memory | None = Non
         return _Check(snapshot, options, memory).result()
 
 
+def context_of(snapshot: Snapshot, options: CheckOptions) -> Context:
+    """What rules are given, for questions that are no rules."""
+    files, _ = _read_files(snapshot, None)
+    scope = Scope(options.include, options.exclude)
+    return Context(snapshot, options, files, frozenset(filter(scope.holds, files)))
+
+
 class _Check:
     """One check: what still holds of an earlier one is taken over, the rest is worked out."""
 

@@ -51,6 +51,11 @@ def path_strings(file: SourceFile, index: Index) -> Iterator[ast.Constant]:
             yield node
 
 
+def path_of(constant: ast.Constant) -> str:
+    """The path that a string names, with dots throughout."""
+    return str(constant.value).replace(":", ".")
+
+
 def resolve_path(index: Index, text: str) -> Missing | None:
     """What is missing of a dotted path; None where it exists or cannot be followed."""
     module, _, name = text.rpartition(".")
