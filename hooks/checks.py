@@ -316,6 +316,7 @@ def _options(loaded: Loaded, interpreter: str, target: TargetTree | None = None)
         installed=installed_components(interpreter) if interpreter else {},
         target=target,
         operators=frozenset(settings.operators),
+        generated=settings.generated,
     )
 
 

@@ -8,6 +8,7 @@ from functools import cached_property
 from typing import TYPE_CHECKING, TypeVar
 
 from attngate.validators.model import Kind, Level, Location
+from attngate.validators.scope import Scope
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -174,7 +175,8 @@ class Context:
         from attngate.validators.index import Index
 
         options = self.options
-        index = Index(self.files, options.import_roots, options.target)
+        generated = Scope(options.generated, ()) if options.generated else None
+        index = Index(self.files, options.import_roots, options.target, generated)
         if self.memory is not None:
             index.kept = self.memory.target
         return index

@@ -20,6 +20,9 @@ _DEFINES = re.compile(r"^(?:class|def|async def)[ \t]+(\w+)", re.MULTILINE)
 _PATCHES = re.compile(
     r"^[ \t]*(\w+)(\.[\w.()\[\]]*)?\.(\w+)[ \t]*(?::[^=\n]+)?=(?!=)", re.MULTILINE
 )
+_BORROWS = re.compile(
+    r"^[ \t]*[\w.]+\.\w+[ \t]*=[ \t]*\(?[ \t\n]*([A-Z]\w*)\.\w+\b(?!\()", re.MULTILINE
+)
 # An import of a module whose last word begins with an underscore, as extensions are called.
 _PRIVATE = re.compile(
     r"^[ \t]*(?:from[ \t]+([\w.]+)[ \t]+import[ \t]+(_\w+)|import[ \t]+([\w.]+\._\w+))",
@@ -39,6 +42,7 @@ class Facts(msgspec.Struct, frozen=True, array_like=True):
         classes: Each class with the words of its bases.
         defines: Classes and functions at the top level.
         patched: Attributes that are assigned on something else than `self` and `cls`.
+        borrowed: Classes of which a member is assigned to an attribute.
         private: Extension modules that are imported, dotted.
         components: Components that are imported, each with the first line.
         optional: True where the name of an optional component occurs.
@@ -50,6 +54,7 @@ class Facts(msgspec.Struct, frozen=True, array_like=True):
     classes: tuple[tuple[str, tuple[str, ...]], ...]
     defines: tuple[str, ...]
     patched: tuple[str, ...]
+    borrowed: tuple[str, ...]
     private: tuple[str, ...]
     components: tuple[tuple[str, int], ...]
     optional: bool
@@ -60,7 +65,7 @@ class Facts(msgspec.Struct, frozen=True, array_like=True):
     def shared(self) -> tuple[object, ...]:
         """The part that other files' findings can depend on, line numbers left out."""
         names = tuple(name for name, _ in self.components)
-        return (self.classes, self.defines, self.patched, self.private, names)
+        return (self.classes, self.defines, self.patched, self.borrowed, self.private, names)
 
 
 def facts_of(text: str) -> Facts:
@@ -69,6 +74,7 @@ def facts_of(text: str) -> Facts:
         classes=tuple((m[1], tuple(re.findall(r"\w+", m[2] or ""))) for m in _CLASS.finditer(text)),
         defines=tuple(_DEFINES.findall(text)),
         patched=tuple(sorted(set(_patched(text)))),
+        borrowed=tuple(sorted(set(_BORROWS.findall(text)))),
         private=tuple(_private(text)),
         components=tuple(_components(text)),
         optional=any(name in text for name in _OPTIONAL),

@@ -22,11 +22,26 @@ def is_guarded_import(names: FileNames, node: ast.AST) -> bool:
             "suppress" in dotted(getattr(i.context_expr, "func", None)) for i in outer.items
         ):
             return True
+        if _asks_version(outer):
+            return True
         if not isinstance(outer, ast.Try):
             continue
         if child in outer.body and any(catches(h, _IMPORT_ERRORS) for h in outer.handlers):
             return True
     return False
+
+
+def _asks_version(node: ast.AST) -> bool:
+    """True for a test of a version: what is below it is for one target of several."""
+    return isinstance(node, ast.If) and any(
+        isinstance(part, ast.Name | ast.Attribute) and "version" in dotted(part).lower()
+        for part in ast.walk(node.test)
+    )
+
+
+def is_for_a_version(names: FileNames, node: ast.AST) -> bool:
+    """True below a test of a version."""
+    return any(_asks_version(outer) for outer, _ in ancestors(names, node))
 
 
 def catches(handler: ast.ExceptHandler, errors: tuple[str, ...]) -> bool:
@@ -57,6 +72,8 @@ def ancestors(names: FileNames, node: ast.AST) -> Iterator[tuple[ast.AST, ast.AS
 def is_tested(names: FileNames, node: ast.Attribute) -> bool:
     """True where the function around asks for the attribute or the class, or catches that it is not there."""
     attribute, owner = node.attr, dotted(node.value)
+    if is_for_a_version(names, node):
+        return True
     for outer, child in ancestors(names, node):
         is_tried = isinstance(outer, ast.Try) and child in outer.body
         if is_tried and any(catches(h, ("AttributeError", "Exception")) for h in outer.handlers):  # type: ignore[attr-defined]

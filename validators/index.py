@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
 
     from attngate.validators.context import SourceFile
+    from attngate.validators.scope import Scope
     from attngate.validators.symbols import Bound, Class, Function, Summary
     from attngate.validators.target import TargetTree
 
@@ -96,6 +97,7 @@ class Index:
         files: The plugin's Python files by path.
         import_roots: Folders of the tree that stand on sys.path.
         target: The target's source; None where there is none, and its names are then foreign.
+        generated: Files of the tree that the build writes, so that their absence says nothing.
         kept: Summaries by module of the target that were read before.
 
     Attributes:
@@ -106,6 +108,7 @@ class Index:
     files: Mapping[str, SourceFile]
     import_roots: tuple[str, ...]
     target: TargetTree | None
+    generated: Scope | None = None
     kept: dict[str, Summary] = field(default_factory=dict)
     _paths: dict[str, str] = field(default_factory=dict)
     _names: dict[str, str] = field(default_factory=dict)
@@ -156,6 +159,14 @@ class Index:
     def has_module(self, module: str) -> bool:
         """True for a module or package of either."""
         return self.is_tree(module) or self.is_target(module)
+
+    def is_built(self, module: str) -> bool:
+        """True for a module that only an installation has."""
+        if is_built(module):
+            return True
+        path = module.replace(".", "/")
+        candidates = [f"{path}.py", f"{path}.so", f"{path}/__init__.py"]
+        return self.generated is not None and any(map(self.generated.holds, candidates))
 
     def is_package(self, module: str) -> bool:
         """True for a module that holds others."""
@@ -258,7 +269,7 @@ class Index:
         if not self._is_ours(module):
             yield Foreign(f"{module}.{name}")
             return
-        if not self.has_module(module) and is_built(module):
+        if not self.has_module(module) and self.is_built(module):
             yield Open(f"{module} is made by the build")
             return
         if not self.has_module(module):
@@ -285,7 +296,7 @@ class Index:
             yield Ref("module", full)
         elif self.path_of(module):
             yield Open(f"{module} does not compile")
-        elif is_built(full):
+        elif self.is_built(full):
             yield Open(f"{full} is made by the build")
         else:
             yield Missing(module, name)
@@ -318,7 +329,7 @@ class Index:
             return Ref("module", module)
         if not self._is_ours(module):
             return Foreign(module)
-        if not self.has_module(module) and is_built(module):
+        if not self.has_module(module) and self.is_built(module):
             return Open(f"{module} is made by the build")
         return Missing(module)
 
@@ -327,7 +338,7 @@ class Index:
         if self.has_module(full):
             yield Ref("module", full)
             return
-        if is_built(full):
+        if self.is_built(full):
             yield Open(f"{full} is made by the build")
             return
         if summary is None or name in _MODULE_NAMES:
@@ -416,7 +427,7 @@ class Index:
             return Lineage((), (str(ref),), complete=False)
         classes: list[tuple[str, Class]] = []
         foreign: list[str] = []
-        complete = not any("?" in k for k in own.keywords)
+        complete = not own.is_open
         for base in own.bases:
             found = self.base(ref.module, base)
             if not found or len(found) > 1:
@@ -439,6 +450,11 @@ class Index:
         by_id = {id(c): (m, c) for m, c in classes}
         rest = [by_id[i] for _, i in reversed(ordered)]
         return Lineage(((ref.module, own), *rest), tuple(dict.fromkeys(foreign)), complete)
+
+    def is_dynamic(self, ref: Ref) -> bool:
+        """True for a class whose objects answer for names that no statement names."""
+        dynamic = {"__getattr__", "__getattribute__"}
+        return any(dynamic & known.methods.keys() for _, known in self.lineage(ref).classes)
 
     def _is_plain_metaclass(self, module: str, text: str) -> bool:
         if text.rpartition(".")[2] in ("ABCMeta", "EnumMeta", "EnumType", "type"):
@@ -594,6 +610,44 @@ class Index:
         """The name that a class of the plugin would have in the target."""
         return name.removeprefix(self.prefix) if self.prefix else name
 
+    def is_broken_in_target(self, module: str, base: str, method: str, taken: set[str]) -> bool:
+        """True where the target's own subclasses do not keep to the base's signature either.
+
+        Args:
+            module: Module of the base class.
+            base: Name of the base class.
+            method: The method.
+            taken: Parameters that an override of the plugin lacks.
+        """
+        if self.target is None or self.is_tree(module):
+            return False
+        for where, name in self.target.derived.get(base.rpartition(".")[2], ()):
+            known = self.class_of(Ref("class", where, name))
+            functions = known.methods.get(method) if known is not None else None
+            if not functions or functions[0].kwargs or functions[0].star:
+                continue
+            names = {p.name for p in functions[0].params}
+            if taken - names or not taken:
+                return True
+        return False
+
+    def is_called_only_by(
+        self, module: str, base: Class, method: str, overridden: set[str]
+    ) -> bool:
+        """True where only methods of the base that are overridden too call one of its methods."""
+        if self.target is None or self.is_tree(module):
+            return False
+        own = self.target.modules.get(module, "")
+        if any(path != own for path, _ in self.target.mentioning(f".{method}(")):
+            return False
+        callers = {
+            name
+            for name, functions in base.methods.items()
+            for f in functions
+            if name != method and f".{method}(" in self.source_lines(module, f.line, f.end)
+        }
+        return callers <= overridden
+
     def twins_of(self, source: str) -> list[str]:
         """Modules of the plugin that stand for one of the target."""
         return self._by_counterpart.get(source, [])
@@ -654,6 +708,11 @@ class Index:
     def counterpart_says(self, path: str, text: str) -> bool:
         """True where the target's own module has the same words: what it does is no drift."""
         return text in self.counterpart_text(path)
+
+    @cached_property
+    def borrowed(self) -> frozenset[str]:
+        """Classes of the tree whose functions are given to another class: `self` is that one's then."""
+        return frozenset(name for path in self._names for name in self.files[path].facts.borrowed)
 
     @cached_property
     def patched(self) -> frozenset[str]:

@@ -68,22 +68,34 @@ class Inference:
 
     index: Index
     _known: dict[tuple[str, ast.expr], tuple[Value, ...]] = field(default_factory=dict)
+    _passing: dict[tuple[str, ast.expr], tuple[Value, ...]] = field(default_factory=dict)
     _active: set[object] = field(default_factory=set)
+    _cut: bool = False
 
     def values(self, file: SourceFile, node: ast.expr) -> tuple[Value, ...]:
         """Every value an expression may have, each once; never empty."""
         key = (file.path, node)
         if key in self._known:
             return self._known[key]
+        if key in self._passing:
+            self._cut = True
+            return self._passing[key]
         if key in self._active or len(self._active) > _DEPTH:
+            self._cut = True
             return (OPEN,)
+        outer_cut, self._cut = self._cut, False
         self._active.add(key)
         try:
             found = tuple(dict.fromkeys(self._evaluate(file, node))) or (OPEN,)
         finally:
             self._active.discard(key)
+        # What was cut short holds for this question only; asking it again within the question would
+        # take exponential time where names are bound over and over.
+        (self._passing if self._cut else self._known)[key] = found
+        self._cut = self._cut or outer_cut
         if not self._active:
-            self._known[key] = found
+            self._passing.clear()
+            self._cut = False
         return found
 
     def _evaluate(self, file: SourceFile, node: ast.expr) -> Iterator[Value]:
@@ -145,7 +157,7 @@ class Inference:
                 continue
             if names.scope_of(statement) is not scope or statement.lineno >= node.lineno:
                 continue
-            if not names.is_around(names.parents.get(statement), node):
+            if not names.precedes(statement, node):
                 continue
             if any(_is_between(b.statement, statement, node) for b in scope.bindings[node.id]):
                 continue

@@ -219,6 +219,7 @@ class CheckOptions:
         installed: Component to what the user's interpreter has installed, read by
             `installed.read_component`; a component that is missing here is not installed.
         operators: Namespaces of torch.ops that installed extensions fill.
+        generated: Globs of files that the build writes: only an installation has them.
         previous: Source of the target before a sync; None where no sync is looked into.
         sync_base: The plugin's tree before the sync.
         target: Source of the target vLLM; None where there is none to compare with.
@@ -233,6 +234,7 @@ class CheckOptions:
     installed: Mapping[str, InstalledComponent] = field(default_factory=dict)
     target: TargetTree | None = None
     operators: frozenset[str] = frozenset()
+    generated: tuple[str, ...] = ()
     previous: TargetTree | None = None
     sync_base: Snapshot | None = None
 

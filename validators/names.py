@@ -93,12 +93,16 @@ class FileNames:
             found = self.parents.get(found)
         return found
 
-    def is_around(self, outer: ast.AST | None, node: ast.AST) -> bool:
-        """True where a node lies in another one, at any depth."""
-        found: ast.AST | None = node
-        while found is not None and found is not outer:
-            found = self.parents.get(found)
-        return found is not None
+    def precedes(self, statement: ast.stmt, node: ast.AST) -> bool:
+        """True where a statement stands before a node in the same block, or in one around it."""
+        for block in _blocks(self.parents[statement]):
+            if statement in block:
+                later = block[block.index(statement) + 1 :]
+                found: ast.AST | None = node
+                while found is not None and found not in later:
+                    found = self.parents.get(found)
+                return found is not None
+        return False
 
     def reaching(self, name: str, scope: Names, place: ast.AST | None) -> list[Binding]:
         """The bindings of `name` in `scope` that can reach a place; None for the scope's end.

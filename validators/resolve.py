@@ -113,6 +113,7 @@ class Resolver:
     _modules: dict[str, Module] = field(default_factory=dict)
     _packages: set[str] = field(default_factory=set)
     _values: dict[tuple[str, ast.expr], tuple[Value, ...]] = field(default_factory=dict)
+    _passing: dict[tuple[str, ast.expr], tuple[Value, ...]] = field(default_factory=dict)
     _behind: dict[tuple[str, ast.expr], set[str]] = field(default_factory=dict)
     _active: set[object] = field(default_factory=set)
     _cut: bool = False
@@ -157,6 +158,10 @@ class Resolver:
         if known is not None:
             self.consulted |= self._behind.get(key, set())
             return known
+        if key in self._passing:
+            self._cut = True
+            self.consulted |= self._behind.get(key, set())
+            return self._passing[key]
         if key in self._active or len(self._active) > _MAX_DEPTH:
             self._cut = True
             return (Unknown("the name leads back to itself"),)
@@ -169,9 +174,13 @@ class Resolver:
             self._active.discard(key)
             self._behind[key] = self.consulted
             self.consulted = outer | self.consulted
-        if not self._cut or not self._active:
-            self._values[key] = found
+        # What was cut short holds for this question only; asking it again within the question would
+        # take exponential time where names are bound over and over.
+        is_whole = not self._cut or not self._active
+        (self._values if is_whole else self._passing)[key] = found
         self._cut = self._cut or outer_cut
+        if not self._active:
+            self._passing.clear()
         return found
 
     def _evaluate(self, module: Module, node: ast.expr) -> Iterator[Value]:

@@ -102,6 +102,7 @@ class Class(msgspec.Struct, frozen=True, array_like=True):
         keywords: Keywords of the class statement, "metaclass=ABCMeta" and the like.
         methods: Name to the definitions, more than one under conditions.
         attributes: Name to what sets it.
+        is_open: True where instances can have attributes that no statement names.
     """
 
     name: str
@@ -112,6 +113,7 @@ class Class(msgspec.Struct, frozen=True, array_like=True):
     keywords: tuple[str, ...]
     methods: dict[str, list[Function]]
     attributes: dict[str, list[Attribute]]
+    is_open: bool = False
 
 
 class Bound(msgspec.Struct, frozen=True, array_like=True, gc=False):
@@ -217,6 +219,7 @@ class _Reader:
 
     def __init__(self, tree: ast.Module, text: str) -> None:
         self._tree = tree
+        self._text_of_file = text
         self._lines = text.encode("utf-8", "surrogateescape").splitlines()
         self._names: dict[str, list[Bound]] = {}
         self._stars: list[str] = []
@@ -362,9 +365,29 @@ class _Reader:
             keywords=tuple(f"{k.arg}={self._text(k.value)}" for k in node.keywords),
             methods={},
             attributes={},
+            is_open=self._is_open_class(node),
         )
-        self._classes[name] = found
         self._class_block(node.body, found)
+        # Of several under conditions the one with most in it counts; the others stand in for it.
+        other = self._classes.get(name)
+        if other is None or _size(found) >= _size(other):
+            self._classes[name] = found
+
+    def _is_open_class(self, node: ast.ClassDef) -> bool:
+        """True where a method sets attributes by names that it works out."""
+        if not any(word in self._text_of_file for word in ("setattr(", "__dict__")):
+            return False
+        for part in ast.walk(node):
+            if isinstance(part, ast.Attribute) and part.attr == "__dict__":
+                return True
+            if isinstance(part, ast.Call) and dotted(part.func) in (
+                "setattr",
+                "object.__setattr__",
+            ):
+                owner, name = [*part.args[:2], None, None][:2]
+                if dotted(owner) in ("self", "cls") and not isinstance(name, ast.Constant):
+                    return True
+        return False
 
     def _class_block(self, body: list[ast.stmt], into: Class) -> None:  # noqa: C901 (one case a kind)
         for node in body:
@@ -532,6 +555,10 @@ _TELLING = (
 _REGISTERING = frozenset(
     ["direct_register_custom_op", "custom_op", "define", "register_custom_op", "triton_op", "impl"]
 )
+
+
+def _size(known: Class) -> int:
+    return len(known.methods) + len(known.attributes)
 
 
 def _value_kind(value: ast.expr | None) -> tuple[str, str]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -39,12 +40,26 @@ def twin_classes(index: Index, path: str) -> Iterator[TwinClass]:
         other = (
             theirs.classes.get(name) or theirs.classes.get(plain) if theirs is not None else None
         )
-        if other is not None:
+        if other is not None and _is_alike(own, other):
             yield TwinClass(path, own, twin, other)
         else:
             found = _sibling(index, module, own, plain)
             if found is not None:
                 yield TwinClass(path, own, *found)
+
+
+def _is_alike(own: Class, other: Class, least: int = 1) -> bool:
+    """True for classes that have methods in common, where the plugin's has any."""
+    methods = own.methods.keys()
+    shared = methods & other.methods.keys()
+    same_bases = {b.rpartition(".")[2].partition("[")[0] for b in own.bases} & {
+        b.rpartition(".")[2].partition("[")[0] for b in other.bases
+    }
+    in_common = len(shared) >= least and len(shared) * 2 >= len(methods)
+    return in_common or (bool(same_bases) and least == 1)
+
+
+_SHARED = 3
 
 
 def _sibling(index: Index, module: str, own: Class, plain: str) -> tuple[str, Class] | None:
@@ -61,6 +76,8 @@ def _sibling(index: Index, module: str, own: Class, plain: str) -> tuple[str, Cl
     for base in bases:
         for where, name in target.derived.get(base.name, ()):
             known = index.class_of(Ref("class", where, name))
-            if known is not None and name != plain and name.endswith(plain):
+            word = name.removesuffix(plain)
+            is_one_word = name.endswith(plain) and re.fullmatch(r"[A-Z]+[a-z0-9]*", word)
+            if known is not None and is_one_word and _is_alike(own, known, _SHARED):
                 found.append((where, known))
     return found[0] if len(found) == 1 else None

@@ -58,6 +58,9 @@ def _compare(
     if _kind(override) != _kind(base) or override.star or base.star:
         return
     ours, theirs = _passed(override), _passed(base)
+    shared = {o.name for o in ours} & {t.name for t in theirs}
+    if len(shared) * 2 < min(len(ours), len(theirs)) - 1:
+        return  # another protocol under the same name, called by whoever wrote it
     extra = [p for p in ours if p.default is None and p.name not in {t.name for t in theirs}]
     lacking = [p for p in theirs if p.name not in {o.name for o in ours}]
     renamed = _renamed(ours, theirs)
@@ -68,6 +71,14 @@ def _compare(
     if base.kwargs:
         extra = []
     renamed = {o: n for o, n in renamed.items() if index.passes_keyword(base.name, o)}
+    lacking = [p for p in lacking if p.default is None or index.passes_keyword(base.name, p.name)]
+    lacks = {p.name for p in lacking} | set(renamed)
+    if index.is_broken_in_target(module, base_class.name, base.name, lacks):
+        return
+    if base.name.startswith("_") and index.is_called_only_by(
+        module, base_class, base.name, set(own.methods)
+    ):
+        return
     for words, severity in _differences(lacking, extra, renamed, base, override):
         where = index.place(module, base.line)
         yield Hit(

@@ -41,6 +41,8 @@ def unknown_attribute(file: SourceFile, context: Context) -> Iterator[Hit]:
             continue
         if is_tested(names, node) or is_typing_only(names, node):
             continue
+        if any(_may_answer(context.index, o, node, names.parents.get(node)) for o in owners):
+            continue
         if not context.index.counterpart_says(file.path, ast.unparse(node)):
             yield _hit(file, context.index, node, owners[0])
 
@@ -67,9 +69,31 @@ def _is_imported_elsewhere(index: Index, module: str, name: str) -> bool:
     return index.has_module(f"{module}.{name}")
 
 
+def _may_answer(index: Index, owner: Value, node: ast.Attribute, parent: ast.AST | None) -> bool:
+    """True for an object with a `__getattr__` that may know the name.
+
+    Where the class has a family of questions of its own (`is_...`, `supports_...`), one more of them
+    that is called is meant to be one of these.
+    """
+    if isinstance(owner, Ref) and owner.kind == "module":
+        return False
+    of = _class_behind(owner)
+    if not index.is_dynamic(of):
+        return False
+    family = node.attr.partition("_")[0] + "_"
+    methods = [n for _, known in index.lineage(of).classes for n in known.methods]
+    is_called = isinstance(parent, ast.Call) and parent.func is node
+    return not (is_called and sum(n.startswith(family) for n in methods) >= _FAMILY)
+
+
+_FAMILY = 5
+
+
 def _may_have(index: Index, ref: Ref, name: str) -> bool:
     """True where a base registers the name, somebody sets it from outside, or a subclass has it."""
-    if name in index.patched:
+    if name in index.patched or ref.name in index.borrowed:
+        return True
+    if any(path.endswith(".Protocol") for path in index.lineage(ref).foreign):
         return True
     for module, _ in index.lineage(ref).classes:
         summary = index.summary(module)

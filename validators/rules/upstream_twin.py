@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import ast
+import re
 from typing import TYPE_CHECKING
 
 from attngate.validators.context import Hit
 from attngate.validators.guards import is_typing_only
+from attngate.validators.index import Ref
 from attngate.validators.model import Severity
 from attngate.validators.registry import rule
 from attngate.validators.rules.class_path import path_strings
@@ -61,13 +63,22 @@ def _own_version(index: Index, user: str, source: str, name: str) -> str:
         if summary is None:
             continue
         for own in dict.fromkeys((name, f"{index.prefix}{name}")):
-            known = summary.classes.get(own) if own != name else None
-            registered = known is not None and any("register" in d for d in known.decorators)
             if own == name and own in summary.functions and _is_copy(index, twin, source, name):
                 continue
-            if own in summary.functions or (known is not None and not registered):
+            if own in summary.functions:
+                return f"{twin}.{own}"
+            if own != name and own in summary.classes and _stands_alone(index, twin, own):
                 return f"{twin}.{own}"
     return ""
+
+
+def _stands_alone(index: Index, twin: str, own: str) -> bool:
+    """True for a class that nobody registers in the place of the target's, nor derives from it."""
+    known = index.class_of(Ref("class", twin, own))
+    if known is None or any("register" in decorator for decorator in known.decorators):
+        return False
+    plain = own.removeprefix(index.prefix)
+    return not any(re.match(rf"(\w+\.)*(\w*_)?{plain}\b", base) for base in known.bases)
 
 
 def _is_copy(index: Index, twin: str, source: str, name: str) -> bool:

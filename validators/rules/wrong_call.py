@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from attngate.validators.callables import misfits, taken_by
 from attngate.validators.context import Hit
-from attngate.validators.guards import is_typing_only
+from attngate.validators.guards import is_for_a_version, is_typing_only
 from attngate.validators.index import Foreign, Ref
 from attngate.validators.infer import Method, NoneValue
 from attngate.validators.registry import rule
@@ -34,7 +34,7 @@ def wrong_call(file: SourceFile, context: Context) -> Iterator[Hit]:
     """
     names = file.source.names
     for call in names.calls:
-        if is_typing_only(names, call):
+        if is_typing_only(names, call) or is_for_a_version(names, call):
             continue
         values: list[Value] = [
             v for v in context.inference.values(file, call.func) if not isinstance(v, NoneValue)
