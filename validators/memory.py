@@ -100,7 +100,7 @@ class Summaries(dict[str, Summary]):
         return found
 
 
-_KEPT_RECORDS = 3
+_KEPT_RECORDS = 4
 
 
 @dataclass(eq=False)
@@ -135,7 +135,10 @@ class Memory:
         """The finished check of this very tree, else the latest one."""
         if not self.records:
             return None
-        raw = self.records.get(tree) or self.records[list(self.records)[-1]]
+        if tree in self.records:
+            raw = self.records[tree] = self.records.pop(tree)  # used last, dropped last
+        else:
+            raw = self.records[list(self.records)[-1]]
         return msgspec.msgpack.decode(raw, type=Record)
 
     @classmethod
