@@ -691,6 +691,10 @@ class Index:
         own = self.target.modules.get(module, "")
         return any(path != own for path, _ in self.target.mentioning(f".{method}("))
 
+    def is_read(self, attribute: str) -> bool:
+        """True where some file of the target reads an attribute of that name."""
+        return self.target is not None and bool(self.target.mentioning(f".{attribute}"))
+
     def passes_keyword(self, method: str, keyword: str) -> bool:
         """True where the target calls a method of that name with the keyword."""
         if self.target is None:

@@ -27,6 +27,7 @@ _ASSIGNS = re.compile(
     re.MULTILINE,
 )
 _OPERATOR = re.compile(rb"register_custom_op\(\s*(?:op_name\s*=\s*)?[\"']([\w:]+)[\"']")
+_LISTED = re.compile(rb"_attention_ops[^=\n]*=\s*\[([^\]]*)\]")
 _CLASS = re.compile(rb"^class[ \t]+(\w+)[ \t]*\(([^)]*)\)", re.MULTILINE)
 
 
@@ -182,6 +183,17 @@ class TargetTree:
         for _, raw in self.mentioning("register_custom_op("):
             found.update(_OPERATOR.findall(raw))
         return frozenset(name.decode() for name in found)
+
+    @cached_property
+    def listed_operators(self) -> dict[str, str]:
+        """Operators at which the target's compiler splits its graph, to the place of the list."""
+        found: dict[str, str] = {}
+        for path, raw in self.mentioning("_attention_ops"):
+            for match in _LISTED.finditer(raw):
+                line = raw.count(b"\n", 0, match.start()) + 1
+                for name in re.findall(rb"[\"'](?:\w+::)?(\w+)[\"']", match[1]):
+                    found[name.decode()] = f"{path} line {line}"
+        return found
 
     def line_of(self, module: str, name: str) -> int:
         """Line on which a module defines a name at its top level, 1 where it does not."""

@@ -6,6 +6,7 @@ import re
 from typing import TYPE_CHECKING
 
 from attngate.validators.context import Hit
+from attngate.validators.index import Ref
 from attngate.validators.model import Severity
 from attngate.validators.registry import rule
 from attngate.validators.twins import twin_classes
@@ -39,6 +40,35 @@ def counterpart_value(file: SourceFile, context: Context) -> Iterator[Hit]:
             theirs = twin.theirs.attributes.get(name)
             if theirs:
                 yield from _compare(file, index, twin, own[0], theirs)
+        yield from _lacking(file, index, twin)
+
+
+def _lacking(file: SourceFile, index: Index, twin: TwinClass) -> Iterator[Hit]:
+    """Values in the class body of the target's version that the plugin's class neither has nor inherits."""
+    lineage = index.lineage(Ref("class", index.module_of(twin.path), twin.own.name))
+    if any(known is twin.theirs for _, known in lineage.classes):
+        return
+    for name, theirs in twin.theirs.attributes.items():
+        value = theirs[0].value if not theirs[0].method else ""
+        if (
+            not value
+            or name.startswith(("__", "forward"))
+            or "dataclass" in " ".join(twin.theirs.decorators)
+        ):
+            continue
+        holders = [(m, c.attributes[name][0]) for m, c in lineage.classes if name in c.attributes]
+        if any(index.is_tree(module) for module, _ in holders):
+            continue
+        inherited = holders[0][1].value if holders else ""
+        if inherited != value and (holders or index.is_read(name)):
+            what = f"inherits {inherited or 'no value'} for" if holders else "has no"
+            yield Hit(
+                file.at(twin.own.line),
+                f"{twin.own.name} {what} `{name}`, which the target's {twin.theirs.name} sets to {value[:60]}",
+                advice="Set it, or say why the inherited value is right.",
+                origin=index.place(twin.module, theirs[0].line),
+                severity=Severity.NOTE,
+            )
 
 
 def _compare(

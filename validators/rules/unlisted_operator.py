@@ -25,6 +25,7 @@ def unlisted_operator(context: Context) -> Iterator[Hit]:
         Add every operator of the family, under the name it is registered with.
     """
     listed = list(_listed(context))
+    yield from _versions_of_listed(context, {name for _, _, name in listed})
     stems = {name.rpartition("::")[2].partition(".")[0] for _, _, name in listed}
     for path, file in sorted(context.files.items()) if stems else ():
         symbols = file.symbols if path in context.in_scope and file.facts.registers else None
@@ -33,6 +34,29 @@ def unlisted_operator(context: Context) -> Iterator[Hit]:
             if family:
                 where = next(w for w in listed if w[2].rpartition("::")[2].startswith(family))
                 yield _hit(file, line, name, family, where)
+
+
+def _versions_of_listed(context: Context, added: set[str]) -> Iterator[Hit]:
+    """The plugin's versions of operators that are in the target's own list."""
+    target = context.index.target
+    theirs = target.listed_operators if target is not None else {}
+    own = {name.rpartition("::")[2] for name in added}
+    for path in sorted(context.in_scope):
+        file = context.files[path]
+        symbols = file.symbols if theirs and file.facts.registers else None
+        for name, line in symbols.operators if symbols is not None else ():
+            same = [t for t in theirs if len(t) > _LONG and name != t and name.endswith(f"_{t}")]
+            if same and name not in own and not any(name.startswith(o) for o in own):
+                place = theirs[max(same, key=len)]
+                yield Hit(
+                    file.at(line),
+                    f"the operator {name} is registered and not in the list that holds {same[0]}",
+                    advice="Add it to the target's list of attention operators when the platform is set up.",
+                    origin=f"{target.label if target is not None else ''}, {place}",
+                )
+
+
+_LONG = 8
 
 
 def _listed(context: Context) -> Iterator[tuple[str, int, str]]:
