@@ -1,126 +1,163 @@
-"""Local modifications that a sync with a new target lost.
+"""Local modifications that a sync with a new target lost, over all files of a tree.
 
-Four versions of one file are compared statement by statement: the target's that the plugin's file was
-made from, the plugin's before the sync, the target's of now, and the plugin's of now. What the plugin
-had changed and what is now as the target has it, although the target never took the change, was lost.
-Comments, blank lines and layout do not count, nor do imports, docstrings and log lines.
-
-A plugin's files often come from a state of the target between two releases. What only differs from the
-release that is compared with is therefore no local change; one has to name the plugin, in a comment
-beside it or in words of its own.
+`modifications.py` compares the versions of one file. Here is what it takes to have them: which file of
+the target a copy was made from before and now, and where else in the plugin a change may have moved.
 """
 
 from __future__ import annotations
 
-import ast
-import difflib
 import re
+import sys
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from attngate.validators.context import SourceFile
 from attngate.validators.index import Index
 from attngate.validators.model import display_path
+from attngate.validators.modifications import Comparison, Copy, Hand
 from attngate.validators.source import SOURCES, is_python, read_source
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Iterator, Mapping
 
     from attngate.validators.context import Context
     from attngate.validators.model import Snapshot
+    from attngate.validators.modifications import Loss
     from attngate.validators.target import TargetTree
 
-_BESIDE = 3
-_LOGS = ("logger.", "print(", "warnings.", "logging.")
+_LEAST_MARK = 4
+# Anybody's: a name from one of these says nothing of who wrote it.
+_COMMON = frozenset(["", "numpy", "torch", "triton", *sys.stdlib_module_names])
 
 
 @dataclass(frozen=True, slots=True)
-class Statement:
-    """A simple statement, or the head of one that holds others, without its layout."""
-
-    text: str
-    line: int
-
-
-@dataclass(frozen=True, slots=True)
-class Loss:
-    """One lost modification.
+class FileLoss:
+    """One lost modification with its files.
 
     Attributes:
-        path: The plugin's file.
-        line: Where in the file of now the modification would stand.
-        lost: Statements that the plugin had of its own; empty where it had left some of the target's out.
-        back: Statements of the target that are back.
-        base_line: Where the modification stood before.
+        path: The plugin's file of now.
+        base_path: The plugin's file before the sync.
+        loss: What was lost.
     """
 
     path: str
-    line: int
-    lost: tuple[str, ...]
-    back: tuple[str, ...]
-    base_line: int
+    base_path: str
+    loss: Loss
 
 
-def losses(context: Context) -> Iterator[Loss]:
+def losses(context: Context) -> tuple[FileLoss, ...]:
     """Every lost modification in the files in scope; none without a previous target and a base."""
     options = context.options
-    previous, base, target = options.previous, options.sync_base, options.target
-    if previous is None or base is None or target is None:
-        return
-    before = _files(base)
-    index = Index(before, options.import_roots, previous)
-    elsewhere = _Elsewhere(context)
-    marks = _marks(context)
-    for path in sorted(context.in_scope):
-        if path in before and before[path].source.raw != context.files[path].source.raw:
-            twin_now = context.index.counterpart(context.index.module_of(path))
-            twin_before = index.counterpart(index.module_of(path))
-            if twin_now and twin_before:
-                comparison = _Comparison(
-                    path,
-                    _statements_of(previous, twin_before),
-                    statements(before[path].source.tree),
-                    _statements_of(target, twin_now),
-                    statements(context.files[path].source.tree),
-                    _marked_lines(before[path], marks),
-                    marks,
-                    _own_names(before[path], index),
-                )
-                yield from comparison.losses(elsewhere)
+    if options.previous is None or options.sync_base is None or options.target is None:
+        return ()
+    return tuple(_Sync(context, options.previous, options.sync_base, options.target).losses())
 
 
-def _marks(context: Context) -> re.Pattern[str]:
-    """What betrays the plugin's own hand: its prefix of class names, and its name without the target's."""
-    target = context.options.target
-    of_target = target.package if target is not None else ""
-    words = {context.index.prefix}
-    for package in context.index.own_packages:
-        words.update(part for part in package.split("_") if part != of_target)
-    found = sorted(word for word in words if len(word) > 3)
-    return re.compile("|".join(map(re.escape, found)) or r"(?!)", re.IGNORECASE)
+class _Sync:
+    def __init__(
+        self, context: Context, previous: TargetTree, base: Snapshot, target: TargetTree
+    ) -> None:
+        self._context = context
+        self._previous = previous
+        self._target = target
+        self._before = _files(base)
+        self._index_before = Index(self._before, context.options.import_roots, previous)
+        self._prefix = context.index.prefix or self._index_before.prefix
+        self._texts: dict[str, frozenset[str]] = {}
+
+    def losses(self) -> Iterator[FileLoss]:
+        for path in sorted(self._context.in_scope):
+            base_path = self._base_path(path)
+            if base_path:
+                for loss in self._compare(path, base_path):
+                    yield FileLoss(path, base_path, loss)
+
+    def _base_path(self, path: str) -> str:
+        """The file before the sync that became this one, "" for none or an unchanged one."""
+        before, now = self._before, self._context.files
+        if path in before:
+            return path if before[path].source.raw != now[path].source.raw else ""
+        name = path.rpartition("/")[2]
+        moved = [p for p in before if p.rpartition("/")[2] == name and p not in now]
+        defines = set(now[path].facts.defines)
+        alike = [p for p in moved if defines.intersection(before[p].facts.defines)]
+        return alike[0] if len(alike) == 1 else ""
+
+    def _compare(self, path: str, base_path: str) -> Iterator[Loss]:
+        index, earlier = self._context.index, self._index_before
+        twin = index.counterpart(index.module_of(path))
+        twin_before = earlier.counterpart(earlier.module_of(base_path))
+        if not twin or not twin_before:
+            return
+        package = index.module_of(path).partition(".")[0]
+        previous = _target_copy(self._previous, twin_before)
+        comparison = Comparison(
+            previous,
+            Copy(self._before[base_path].source, self._prefix),
+            _target_copy(self._target, twin),
+            Copy(self._context.files[path].source, self._prefix),
+            Hand(self._marks(package), _own_names(earlier, base_path, twin_before)),
+            _own_names(index, path, twin),
+        )
+        for loss in comparison.losses():
+            if not self._is_elsewhere(loss, package, path):
+                yield loss
+
+    def _marks(self, package: str) -> re.Pattern[str]:
+        """The plugin's prefix of class names, and its name without the target's."""
+        words = {self._prefix, *package.split("_")} - {self._target.package}
+        found = sorted(word for word in words if len(word) >= _LEAST_MARK)
+        return re.compile("|".join(map(re.escape, found)) or r"(?!)", re.IGNORECASE)
+
+    def _is_elsewhere(self, loss: Loss, package: str, path: str) -> bool:
+        """True for what another file of the plugin has now."""
+        files = self._context.files
+        others = [p for p in files if p != path and _is_below(package, p, self._context)]
+        if loss.whole:
+            name = loss.lost[0]
+            is_wanted = not (loss.inner or loss.back) or any(
+                _mentions(files[p], name) for p in (path, *others)
+            )
+            return not is_wanted or any(name in files[p].facts.defines for p in others)
+        return bool(loss.lost) and all(
+            any(self._holds(p, text) for p in others) for text in loss.lost
+        )
+
+    def _holds(self, path: str, text: str) -> bool:
+        file = self._context.files[path]
+        words = set(re.findall(r"\w+", text))
+        if not all(word in file.source.text for word in words):
+            return False
+        if path not in self._texts:
+            self._texts[path] = Copy(file.source, self._prefix).texts
+        return text in self._texts[path]
 
 
-def _marked_lines(file: SourceFile, marks: re.Pattern[str]) -> frozenset[int]:
-    """Lines close to a comment that names the plugin."""
-    found: set[int] = set()
-    for number, line in enumerate(file.source.lines, start=1):
-        if marks.search(line.partition("#")[2]):
-            found.update(range(number - _BESIDE, number + _BESIDE + 1))
-    return frozenset(found)
-
-
-def _own_names(file: SourceFile, index: Index) -> frozenset[str]:
-    """Names that a file imports from the plugin itself."""
-    symbols = file.symbols
-    names = symbols.names.items() if symbols is not None else ()
+def _own_names(index: Index, path: str, twin: str) -> frozenset[str]:
+    """Names that a copy has from the plugin, or from packages that the target's file leaves alone."""
+    symbols, theirs = index.files[path].symbols, index.summary(twin)
+    if symbols is None or theirs is None:
+        return frozenset()
+    used = {b.module.partition(".")[0] for bounds in theirs.names.values() for b in bounds}
+    used.add(index.target.package if index.target is not None else "")
     return frozenset(
         name
-        for name, bounds in names
-        if any(b.kind == "from" and index.is_own(b.module) for b in bounds)
+        for name, bounds in symbols.names.items()
+        for bound in bounds
+        if name not in theirs.names and bound.kind in ("from", "import")
+        if bound.module.partition(".")[0] not in used | _COMMON
     )
 
 
-def _files(snapshot: Snapshot) -> dict[str, SourceFile]:
+def _is_below(package: str, path: str, context: Context) -> bool:
+    return context.index.module_of(path).partition(".")[0] == package
+
+
+def _mentions(file: SourceFile, name: str) -> bool:
+    return re.search(rf"\b{re.escape(name)}\b", file.source.text) is not None
+
+
+def _files(snapshot: Snapshot) -> Mapping[str, SourceFile]:
     found: dict[str, SourceFile] = {}
     for key, entry in snapshot.files.items():
         raw = snapshot.read(entry.oid) if entry.is_regular and is_python(key) else None
@@ -130,115 +167,5 @@ def _files(snapshot: Snapshot) -> dict[str, SourceFile]:
     return found
 
 
-def _statements_of(target: TargetTree, module: str) -> list[Statement]:
-    raw = target.read(target.modules[module])
-    return statements(read_source(raw or b"").tree)
-
-
-def statements(tree: ast.AST) -> list[Statement]:
-    """Statements of a file in order, those inside others after the head of these."""
-    found: list[Statement] = []
-    _collect(tree, found)
-    return found
-
-
-def _collect(node: ast.AST, found: list[Statement]) -> None:
-    for child in ast.iter_child_nodes(node):
-        if isinstance(child, ast.stmt):
-            found.append(Statement(_head(child), child.lineno))
-        if isinstance(child, ast.stmt | ast.ExceptHandler | ast.match_case):
-            _collect(child, found)
-
-
-def _head(node: ast.stmt) -> str:
-    """The text of a statement without the block below it."""
-    text = ast.unparse(node)
-    blocks = getattr(node, "body", None)
-    if not isinstance(blocks, list):
-        return text
-    first = ast.unparse(blocks[0]).split("\n")[0] if blocks else ""
-    lines = text.split("\n")
-    end = next((i for i, line in enumerate(lines) if line.strip() == first and i), len(lines))
-    return "\n".join(lines[:end])
-
-
-class _Elsewhere:
-    """Statements of all files of the plugin of now: what moved to another file is not lost."""
-
-    def __init__(self, context: Context) -> None:
-        self._context = context
-        self._known: set[str] | None = None
-
-    def __contains__(self, text: str) -> bool:
-        if self._known is None:
-            files = [self._context.files[path] for path in self._context.in_scope]
-            self._known = {s.text for file in files for s in statements(file.source.tree)}
-        return text in self._known
-
-
-@dataclass(frozen=True, slots=True)
-class _Comparison:
-    path: str
-    previous: Sequence[Statement]
-    base: Sequence[Statement]
-    target: Sequence[Statement]
-    now: Sequence[Statement]
-    marked: frozenset[int]
-    marks: re.Pattern[str]
-    own_names: frozenset[str]
-
-    def losses(self, elsewhere: _Elsewhere) -> Iterator[Loss]:
-        """Each local change of the base that is the target's text again."""
-        old, base = [s.text for s in self.previous], [s.text for s in self.base]
-        target, now = {s.text for s in self.target}, [s.text for s in self.now]
-        present = set(now)
-        matcher = difflib.SequenceMatcher(None, old, base, autojunk=False)
-        for kind, i1, i2, j1, j2 in matcher.get_opcodes():
-            if kind == "equal":
-                continue
-            theirs = [t for t in old[i1:i2] if _counts(t)]
-            own = [t for t in base[j1:j2] if _counts(t)]
-            lost = [t for t in own if t not in present and t not in target and t not in elsewhere]
-            back = [t for t in theirs if t in present and t not in base]
-            around = all(t in present for t in (*old[max(i1 - 1, 0) : i1], *old[i2 : i2 + 1]))
-            words = _new_words(own, theirs) if theirs else set()
-            is_own = self.marks.search(" ".join(words)) or words & self.own_names
-            if not is_own and self.marked.isdisjoint(self._lines(j1, j2)):
-                continue
-            if self._is_lost(theirs, own, lost, back, around=around):
-                yield self._loss(lost, back, i1, j1, now)
-
-    def _lines(self, j1: int, j2: int) -> list[int]:
-        """Lines of the base that a change covers; the line it stands before, for a deletion."""
-        return [s.line for s in self.base[j1 : max(j2, j1 + 1)]]
-
-    @staticmethod
-    def _is_lost(
-        theirs: list[str], own: list[str], lost: list[str], back: list[str], *, around: bool
-    ) -> bool:
-        if (
-            theirs and own
-        ):  # replaced: the target's words are back, and none of the plugin's is left
-            return len(lost) == len(own) and len(back) == len(theirs)
-        if own:  # inserted: what stood around it is still there
-            return len(lost) == len(own) and around
-        return bool(theirs) and len(back) == len(theirs)  # left out: it is back
-
-    def _loss(self, lost: list[str], back: list[str], i1: int, j1: int, now: list[str]) -> Loss:
-        anchor = back[0] if back else (self.previous[i1 - 1].text if i1 else "")
-        position = now.index(anchor) if anchor in now else 0
-        base_line = self.base[min(j1, len(self.base) - 1)].line if self.base else 1
-        line = self.now[position].line if self.now else 1
-        return Loss(self.path, line, tuple(lost), tuple(back), base_line)
-
-
-def _new_words(own: Sequence[str], theirs: Sequence[str]) -> set[str]:
-    """Words of the plugin's statements that the target's do not have."""
-    return set(re.findall(r"\w+", " ".join(own))) - set(re.findall(r"\w+", " ".join(theirs)))
-
-
-def _counts(text: str) -> bool:
-    """False for what changes nothing: imports, docstrings, log lines and the like."""
-    if text.startswith(("import ", "from ", '"', "'", "pass", "...", *_LOGS)):
-        return False
-    return bool(text.strip())
+def _target_copy(target: TargetTree, module: str) -> Copy:
+    return Copy(read_source(target.read(target.modules[module]) or b""))

@@ -10,9 +10,12 @@ from attngate.validators.registry import rule
 from attngate.validators.sync import losses
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Sequence
 
     from attngate.validators.context import Context
+
+_SHOWN = 3
+_WIDTH = 90
 
 
 @rule("ATT231", "sync-loss", Severity.WARNING, over="tree")
@@ -25,23 +28,30 @@ def sync_loss(context: Context) -> Iterator[Hit]:
 
     Instead:
         Put the change back, or say in the commit why it is no longer needed. The rule compares only
-        where `--previous-target` says which release the files were made from.
+        where `--previous-target` says which release the files were made from. It counts as a local
+        change what a comment that names the plugin claims, what stands beside the target's text
+        commented out, and what uses names from the plugin or a component; a change that is kept in the
+        function, moved to another file, taken over by the target or done in another way is not lost.
     """
     base = context.options.sync_base
-    for loss in losses(context):
-        own = "; ".join(_short(text) for text in loss.lost[:3])
-        theirs = "; ".join(_short(text) for text in loss.back[:3])
-        what = f"`{own}` is gone" if own else f"`{theirs}` is back, which the plugin had left out"
-        yield Hit(
-            context.files[loss.path].at(loss.line),
-            f"the sync lost a local change: {what}",
-            advice="Put it back, or say why it is no longer needed.",
-            expected=own,
-            observed=theirs,
-            origin=f"{loss.path} line {loss.base_line} of {base.subject if base else ''}",
-        )
+    for found in context.once(losses):
+        loss = found.loss
+        if not loss.whole:
+            own, theirs = _short(loss.lost), _short(loss.back)
+            what = (
+                f"`{own}` is gone" if own else f"`{theirs}` is back, which the plugin had left out"
+            )
+            more = f", here and in {loss.more} more places of the file" if loss.more else ""
+            yield Hit(
+                context.files[found.path].at(loss.line),
+                f"the sync lost a local change: {what}{more}",
+                advice="Put it back, or say why it is no longer needed.",
+                expected=own,
+                observed=theirs,
+                origin=f"{found.base_path} line {loss.base_line} of {base.subject if base else ''}",
+            )
 
 
-def _short(text: str) -> str:
-    line = " ".join(text.split())
-    return line if len(line) <= 90 else f"{line[:87]}..."
+def _short(texts: Sequence[str]) -> str:
+    lines = [" ".join(text.split()) for text in texts[:_SHOWN]]
+    return "; ".join(line if len(line) <= _WIDTH else f"{line[: _WIDTH - 3]}..." for line in lines)
