@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from attngate.hooks import baseline, config, fast, interpreters, linters, snapshot, upstream
-from attngate.hooks.errors import AttngateError, CouldNotCheckError
+from attngate.hooks.errors import AttngateError, CouldNotCheckError, UsageError
 from attngate.hooks.linters import LintRequest
 from attngate.hooks.remembered import MemoryStore
 from attngate.hooks.report import Policy, TreeReport, Unavailable, standings
@@ -99,6 +99,7 @@ def examine(subject: Snapshot, bases: Sequence[str], request: CheckRequest) -> C
     trouble += no_target
     options = _options(loaded, interpreter, target)
     if request.previous_target:
+        _refuse_half_a_sync(request.previous_target, target)
         before = upstream.previous(request.previous_target, target)
         options = replace(options, previous=before, sync_base=request.sync_base)
     run = _Run(request, loaded, interpreter, options)
@@ -130,6 +131,7 @@ def examine(subject: Snapshot, bases: Sequence[str], request: CheckRequest) -> C
             *_disclosures(loaded, lint),
             *_unused_baseline(unused.total(), loaded),
             *_without_target(subject, target, no_target),
+            *_without_sync(subject, request.sync_base),
         ),
         internal=result.internal,
     )
@@ -280,6 +282,21 @@ def _target(
         what = "names, signatures and classes of the target vLLM"
         # The rest of the check stands without it, and each run says that this part is missing.
         return None, [Unavailable(what, error.message, error.advice, Policy.WARN)]
+
+
+def _refuse_half_a_sync(previous: str, target: TargetTree | None) -> None:
+    if target is None:
+        raise UsageError(
+            f"a sync from {previous} cannot be looked into: there is no target of now to compare with",
+            "let `upstream` in [tool.attngate], or ATTNGATE_UPSTREAM, name the folder that holds it",
+        )
+
+
+def _without_sync(subject: Snapshot, base: Snapshot | None) -> list[str]:
+    if base is None or base.tree != subject.tree:
+        return []
+    advice = "--sync-base names another one"
+    return [f"sync: {base.subject} has the same tree, so that nothing can be lost; {advice}"]
 
 
 def _without_target(

@@ -62,7 +62,7 @@ class _Sync:
         self._target = target
         self._before = _files(base)
         self._index_before = Index(self._before, context.options.import_roots, previous)
-        self._prefix = context.index.prefix or self._index_before.prefix
+        self._prefix = self._index_before.prefix or context.index.prefix
         self._texts: dict[str, frozenset[str]] = {}
 
     def losses(self) -> Iterator[FileLoss]:
@@ -90,12 +90,15 @@ class _Sync:
         if not twin or not twin_before:
             return
         package = index.module_of(path).partition(".")[0]
-        previous = _target_copy(self._previous, twin_before)
+        base = Copy(self._before[base_path].source, self._prefix)
+        now = Copy(self._context.files[path].source, self._prefix)
+        if not base.source.parses or not now.source.parses:
+            return
         comparison = Comparison(
-            previous,
-            Copy(self._before[base_path].source, self._prefix),
+            _target_copy(self._previous, twin_before),
+            base,
             _target_copy(self._target, twin),
-            Copy(self._context.files[path].source, self._prefix),
+            now,
             Hand(self._marks(package), _own_names(earlier, base_path, twin_before)),
             _own_names(index, path, twin),
         )

@@ -121,9 +121,16 @@ def subject_of(repository: Repository, args: Namespace) -> Snapshot:
 
 
 def _sync_base(repository: Repository, args: Namespace) -> Snapshot:
-    """The tree before the sync: named, else the revision's first parent, else HEAD's."""
-    named = args.sync_base or (f"{args.rev}^" if args.rev else "HEAD")
-    return repository.revision_snapshot(named)
+    """The tree before the sync: named, else the revision's first parent, else HEAD."""
+    if args.sync_base or not args.rev:
+        return repository.revision_snapshot(args.sync_base or "HEAD")
+    parents = repository.commit_parents(repository.resolve_commit(args.rev))
+    if not parents:
+        raise UsageError(
+            f"{args.rev} has no parent that a sync could have begun with",
+            "add --sync-base REV",
+        )
+    return repository.revision_snapshot(parents[0])
 
 
 def _comparison(
