@@ -34,12 +34,16 @@ def unknown_entry(file: SourceFile, context: Context) -> Iterator[Hit]:
     """
     names = file.source.names
     known = context.once(_entries)
+    if not any(module.partition(".")[0] in file.source.text for module in known):
+        return
+    words = {word for entries in known.values() for name in entries for word in [name[:4]]}
     for node in names.attributes:
-        if not isinstance(node.ctx, ast.Load) or is_tested(names, node):
+        # The first letters are compared first: what an expression is takes long to find out.
+        if not isinstance(node.ctx, ast.Load) or node.attr[:4] not in words:
             continue
         for value in context.inference.values(file, node):
             near = _near(value.path, known) if isinstance(value, Foreign) else ""
-            if near:
+            if near and not is_tested(names, node):
                 yield _hit(file, node, node.attr, near)
                 break
     for statement in names.imports:
