@@ -36,16 +36,7 @@ def unknown_entry(file: SourceFile, context: Context) -> Iterator[Hit]:
     known = context.once(_entries)
     if not any(module.partition(".")[0] in file.source.text for module in known):
         return
-    words = {word for entries in known.values() for name in entries for word in [name[:4]]}
-    for node in names.attributes:
-        # The first letters are compared first: what an expression is takes long to find out.
-        if not isinstance(node.ctx, ast.Load) or node.attr[:4] not in words:
-            continue
-        for value in context.inference.values(file, node):
-            near = _near(value.path, known) if isinstance(value, Foreign) else ""
-            if near and not is_tested(names, node):
-                yield _hit(file, node, node.attr, near)
-                break
+    yield from _read(file, context, known)
     for statement in names.imports:
         if not isinstance(statement, ast.ImportFrom) or statement.level:
             continue
@@ -55,6 +46,21 @@ def unknown_entry(file: SourceFile, context: Context) -> Iterator[Hit]:
             near = _near(f"{statement.module}.{alias.name}", known)
             if near:
                 yield _hit(file, statement, alias.name, near)
+
+
+def _read(file: SourceFile, context: Context, known: dict[str, set[str]]) -> Iterator[Hit]:
+    """Attributes of a component's modules that are read."""
+    names = file.source.names
+    beginnings = {name[:4] for entries in known.values() for name in entries}
+    for node in names.attributes:
+        # The first letters are compared first: what an expression is takes long to find out.
+        if not isinstance(node.ctx, ast.Load) or node.attr[:4] not in beginnings:
+            continue
+        for value in context.inference.values(file, node):
+            near = _near(value.path, known) if isinstance(value, Foreign) else ""
+            if near and not is_tested(names, node):
+                yield _hit(file, node, node.attr, near)
+                break
 
 
 def _entries(context: Context) -> dict[str, set[str]]:
