@@ -74,7 +74,10 @@ def run(args: Namespace) -> int:
         }
         sys.stdout.write(msgspec.json.format(msgspec.json.encode(data)).decode() + "\n")
     else:
-        lines = [f"{_HEAD}; target: {target or _NO_TARGET}", *(line for hop in hops for line in as_lines(hop))]
+        lines = [
+            f"{_HEAD}; target: {target or _NO_TARGET}",
+            *(line for hop in hops for line in as_lines(hop)),
+        ]
         sys.stdout.write("".join(f"{line}\n" for line in lines))
     return EXIT_PASS
 
