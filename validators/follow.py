@@ -120,7 +120,10 @@ class Follower:
             kept = [""] * len(lines)
             kept[function.line - 1 :] = lines[function.line - 1 :]
             if owner is not None:
-                kept[owner.line - 1] = f"class {owner.name}:"
+                kept[owner.line - 1] = f"class {owner.name.rpartition('.')[2]}:"
+            elif kept[function.line - 1][:1].isspace() and function.line > 1:
+                # It stands below a condition of its module.
+                kept[function.line - 2] = "if True:"
             text = "\n".join(kept)
             self._made[key] = SourceFile.of(module, module.encode(), Source(text.encode(), text))
         return self._made[key]
@@ -375,6 +378,8 @@ class Follower:
                 )
             )
         ]
+        if not hops:
+            note += "; no call in its Python function leads to a kernel"
         return Hop("torch operator", name, place, origin=self.origin(behind.module), note=note,
                    steps=tuple(hops))  # fmt: skip
 

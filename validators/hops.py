@@ -3,8 +3,12 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 from attngate.validators.model import Level
+
+if TYPE_CHECKING:
+    from attngate.validators.context import Context
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,3 +56,13 @@ class EntryPoint:
     name: str
     value: str
     place: str
+
+
+def paths_of_plugin(context: Context) -> list[str]:
+    """Files of the packages that a check looks into, those of them out of its scope included.
+
+    A way may begin in a patch or a registry that no rule looks into.
+    """
+    index = context.index
+    tops = {index.module_of(path).partition(".")[0] for path in context.in_scope}
+    return sorted(p for p in context.files if index.module_of(p).partition(".")[0] in tops)

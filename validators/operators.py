@@ -8,7 +8,7 @@ from functools import cached_property
 from typing import TYPE_CHECKING
 
 from attngate.validators.conditions import conditions_of, texts_of
-from attngate.validators.hops import Hop
+from attngate.validators.hops import Hop, paths_of_plugin
 from attngate.validators.model import Level
 
 if TYPE_CHECKING:
@@ -103,7 +103,7 @@ class Operators:
     def _extensions(self, namespace: str) -> Iterator[Hop]:
         """Imports of extension modules that are called like the namespace: `pkg._C` for `_C_utils`."""
         stem = namespace.partition("_C")[0]
-        for path in sorted(self.context.in_scope):
+        for path in paths_of_plugin(self.context):
             file = self.context.files[path]
             words = [w for w in file.facts.private if _is_extension(w.rpartition(".")[2], stem)]
             if words and "_C" in namespace:

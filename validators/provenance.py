@@ -79,10 +79,8 @@ class Provenance:
             return
         self._told.add((module, name))
         names = file.source.names
-        for binding in names.module.bindings.get(name, ()):
-            hop = self._binding(file, binding)
-            if hop is not None:
-                yield hop
+        found = [self._binding(file, b) for b in names.module.bindings.get(name, ())]
+        yield from dict.fromkeys(hop for hop in found if hop is not None)
 
     def _binding(self, file: SourceFile, binding: Binding) -> Hop | None:
         line = getattr(binding.how, "lineno", getattr(binding.statement, "lineno", 1))

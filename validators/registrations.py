@@ -13,7 +13,7 @@ from functools import cached_property
 from typing import TYPE_CHECKING
 
 from attngate.validators.conditions import FunctionNode, conditions_of, tags_of, texts_of
-from attngate.validators.hops import EntryPoint, Hop
+from attngate.validators.hops import EntryPoint, Hop, paths_of_plugin
 from attngate.validators.index import Ref
 from attngate.validators.infer import Method
 from attngate.validators.rules.class_path import path_of, path_strings
@@ -50,6 +50,10 @@ class Registrations:
     entry_points: Sequence[EntryPoint] = ()
     _active: set[object] = field(default_factory=set)
 
+    @cached_property
+    def _paths(self) -> list[str]:
+        return paths_of_plugin(self.context)
+
     def of(self, ref: Ref) -> tuple[Hop, ...]:
         """Every way from an entry point to a registration or selection of a class."""
         ways: list[Way] = []
@@ -66,7 +70,7 @@ class Registrations:
 
     def _named(self, ref: Ref) -> Iterator[tuple[SourceFile, ast.Constant, str]]:
         """Strings with the class's path, and the member of an enum that stands beside them."""
-        for name in sorted(self.context.in_scope):
+        for name in self._paths:
             file = self.context.files[name]
             if ref.name not in file.source.text:
                 continue
@@ -77,7 +81,7 @@ class Registrations:
 
     def members(self) -> Iterator[tuple[str, str]]:
         """Members of enums with the path of the class that is registered under them."""
-        for name in sorted(self.context.in_scope):
+        for name in self._paths:
             file = self.context.files[name]
             if not _REGISTERS.search(file.source.text):
                 continue
@@ -116,7 +120,7 @@ class Registrations:
 
     def _selected(self, member: str) -> Iterator[Way]:
         """Places that choose the member of the enum, other than registrations of it."""
-        for name in sorted(self.context.in_scope):
+        for name in self._paths:
             file = self.context.files[name]
             if member not in file.source.text:
                 continue
@@ -183,7 +187,7 @@ class Registrations:
     def _callers(
         self, module: str, owner: Ref | None, name: str
     ) -> Iterator[tuple[SourceFile, ast.Call]]:
-        for path in sorted(self.context.in_scope):
+        for path in self._paths:
             file = self.context.files[path]
             if f"{name}(" not in file.source.text:
                 continue
@@ -262,7 +266,7 @@ class Registrations:
         index = self.context.index
         below = {owner, *index.derived_from(owner.module, owner.name)}
         modules = {ref.module for ref in below}
-        for path in sorted(self.context.in_scope):
+        for path in self._paths:
             file = self.context.files[path]
             if not any(module in file.source.text for module in modules):
                 continue
@@ -330,7 +334,7 @@ class Registrations:
         """Module of the tree to the modules that import it, with the line; by the text alone."""
         found: dict[str, list[tuple[str, int]]] = {}
         index = self.context.index
-        for path in sorted(self.context.in_scope):
+        for path in self._paths:
             importer = index.module_of(path)
             text = self.context.files[path].source.text
             for match in _IMPORT.finditer(text):

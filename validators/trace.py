@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING
 
 from attngate.validators.conditions import tags_of
 from attngate.validators.follow import Follower, function_at
-from attngate.validators.hops import EntryPoint, Hop
+from attngate.validators.hops import EntryPoint, Hop, paths_of_plugin
 from attngate.validators.index import Ref
 from attngate.validators.model import Level
 from attngate.validators.registrations import Registrations
@@ -63,9 +63,10 @@ def find(context: Context, name: str) -> Asked:
     """
     word = name.lower()
     last = word.rpartition(".")[2]
-    holding = [p for p in sorted(context.in_scope) if _may_hold(context, p, last)]
+    everywhere = paths_of_plugin(context)
+    holding = [p for p in everywhere if _may_hold(context, p, last)]
     # The plugin's prefix is worked out from every file, and most names are given as they are.
-    for paths, plain in ((holding, False), (sorted(context.in_scope), True)):
+    for paths, plain in ((holding, False), (everywhere, True)):
         names = _Names(context, paths, plain=plain)
         for table in (names.members, names.classes, names.modules, names.functions):
             found = tuple(dict.fromkeys(table.get(word, ())))
@@ -329,7 +330,7 @@ class _Tracer:
     def _asking(self, method: bytes) -> Iterator[tuple[str, bytes]]:
         index = self.context.index
         text = f".{method.decode()}()"
-        for path in sorted(self.context.in_scope):
+        for path in paths_of_plugin(self.context):
             file: SourceFile = self.context.files[path]
             if text in file.source.text:
                 yield index.module_of(path), file.source.text.encode()
