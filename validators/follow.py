@@ -37,7 +37,10 @@ if TYPE_CHECKING:
 _DEEPEST = 12
 _DEEPEST_IN_TARGET = 4
 _MOST = 8
-_COMPONENTS = ("flash_attn", "flash_mla", "deep_gemm", "flashinfer", "vllm_flash_attn", "mcoplib")
+_COMPONENTS = (
+    "flash_attn", "flash_mla", "deep_gemm", "flashinfer", "vllm_flash_attn", "mcoplib", "aiter",
+    "tilelang",
+)  # fmt: skip
 # Modules of the target whose functions are kernels or stand right before one.
 _KERNELS = re.compile(r"\.(ops|_custom_ops|kernels|sparse_attn_indexer|sparse_utils)\.")
 # Modules of the target in which no way to an attention kernel goes on.
@@ -53,6 +56,12 @@ _KERNEL_LIKE = re.compile(
 )
 _ABOUT_ATTENTION = re.compile(r"flash|attn|attention|mla|logits|kv_cache|topk|merge_|indexer")
 _SCHEDULES = re.compile(r"scheduler_metadata|mla_metadata")
+# The target's class of operators that have a method a platform, and when which one runs.
+_DISPATCHED = "CustomOp"
+_WHEN_DISPATCHED = {
+    "forward_oot": "on a platform from outside the target",
+    "forward_native": "where the operator is switched off, or has none of its own for the platform",
+}
 _DECIDED_LATER = "which library registers it is not visible in Python or in the tree's C++ sources"
 
 
@@ -233,12 +242,33 @@ class Follower:
     def _outcomes(
         self, file: SourceFile, func: ast.expr, place: str, path: str, depth: int
     ) -> list[Hop]:
+        if isinstance(func, ast.Name):
+            bound = self._by_binding(file, func, place, depth)
+            if bound:
+                return bound
         values = self._callees(file, func)
         if all(isinstance(v, Open) for v in values):
             found = self._by_other_means(file, func, place, depth)
             if found:
                 return found
         hops = [h for v in values if (h := self._value(v, place, path, depth)) is not None]
+        return _distinct(hops)
+
+    def _by_binding(self, file: SourceFile, func: ast.Name, place: str, depth: int) -> list[Hop]:
+        """A local name that was given one of several functions, each by its condition."""
+        names = file.source.names
+        scope = names.scope_of(func)
+        if scope.outer is None or func.id not in scope.bindings:
+            return []
+        hops: list[Hop] = []
+        for binding in names.reaching(func.id, scope, names.statement_of(func)):
+            if not isinstance(binding.how, ast.expr) or binding.element is not None:
+                continue
+            for branch in _branches(binding.how):
+                tests = conditions_of(names, branch)
+                for value in self.context.inference.values(file, branch):
+                    hop = self._value(value, place, dotted(branch) or func.id, depth)
+                    hops += [_with_tests(hop, tests)] if hop is not None else []
         return _distinct(hops)
 
     def _by_other_means(
@@ -398,11 +428,13 @@ class Follower:
         match value:
             case Method():
                 return self._dispatch(value, place, path, depth)
-            case Instance(of=Ref()) if index.is_tree(value.of.module):  # type: ignore[union-attr]
+            case Instance(of=Ref()):
                 return self._called(value, place, path, depth)
             case Ref(kind="function"):
                 for function in index.functions_of(value)[-1:]:
                     return self._into(value.module, function, None, value.name, place, depth)
+            case Foreign() if value.path.startswith("torch.ops."):
+                return self._operator(value.path, place, depth)
         return self._not_followed(value, place, path)
 
     def _not_followed(self, value: Value, place: str, path: str) -> Hop | None:
@@ -422,15 +454,52 @@ class Follower:
         return None
 
     def _called(self, value: Instance, place: str, path: str, depth: int) -> Hop | None:
-        """An object of the plugin that is called: torch's modules run `forward` then."""
+        """An object that is called: torch's modules run `forward` then."""
         assert isinstance(value.of, Ref)
-        for name in ("__call__", "forward"):
+        index = self.context.index
+        if any(known.name == _DISPATCHED for _, known in index.lineage(value.of).classes):
+            return self._dispatched(value.of, place, path, depth)
+        for name in ("__call__", "forward") if index.is_tree(value.of.module) else ():
             for found in self.context.inference.class_member(
                 value.of, name, instance=True, exact=value.exact
             ):
                 if isinstance(found, Method):
                     return self._dispatch(found, place, path, depth)
         return None
+
+    def _dispatched(self, ref: Ref, place: str, path: str, depth: int) -> Hop | None:
+        """An operator that the target dispatches by platform; the plugin may have its own in its place."""
+        index = self.context.index
+        own = [
+            below
+            for below in index.derived_from(ref.module, ref.name)
+            if any("register_oot" in d for d in getattr(index.class_of(below), "decorators", ()))
+        ]
+        hops: list[Hop] = []
+        for each in own[:_MOST] or [ref]:
+            for name, when in _WHEN_DISPATCHED.items():
+                for found in self.context.inference.class_member(
+                    each, name, instance=True, exact=True
+                ):
+                    if isinstance(found, Method) and found.owner.name != _DISPATCHED:
+                        hop = self._variant(found, place, depth)
+                        hops += [replace(hop, note=f"{hop.note}; {when}")] if hop else []
+        if len(hops) < 2:
+            return hops[0] if hops else None
+        note = "one of these, as the target dispatches it"
+        return Hop("function", path, place, origin="", note=note, steps=tuple(hops))
+
+    def _variant(self, method: Method, place: str, depth: int) -> Hop | None:
+        function, owner = method.function, method.owner
+        name = f"{owner.name}.{function.name}"
+        if function.only_raises and self.context.index.is_tree(owner.module):
+            where = self.context.index.place(owner.module, function.line)
+            return Hop(
+                "refused", name, place, note=f"defined at {where}; raises NotImplementedError"
+            )
+        known = self.context.index.class_of(owner)
+        hop = self._into(owner.module, function, known, name, place, depth)
+        return replace(hop, tags=tags_of([], [function.name])) if hop is not None else None
 
     def _dispatch(self, method: Method, place: str, path: str, depth: int) -> Hop | None:
         """A method, or those of the plugin's subclasses where the object can be one of them."""

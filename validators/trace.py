@@ -286,10 +286,12 @@ class _Tracer:
         follower.bound, follower.methods = "impl", frozenset(has)
         steps = [
             Hop(
-                "method", f"{known.name}.forward", index.place(module, f.line), (), (),
-                follower.origin(module), steps=follower.method(module, f, known),
+                "method", f"{known.name}.{name}", index.place(module, f.line), (), (),
+                follower.origin(module), steps=made,
             )
-            for f in known.methods.get("forward", ())[-1:]
+            for name in ("forward", "process_weights_after_loading")
+            for f in known.methods.get(name, ())[-1:]
+            if (made := follower.method(module, f, known))
         ]  # fmt: skip
         called = {n.rpartition(".")[2] for s in steps for n in _bound_names(s)}
         forwards = {name for name in called if name.startswith("forward")}

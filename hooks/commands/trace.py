@@ -123,6 +123,6 @@ def as_lines(hop: Hop, depth: int = 0) -> Iterator[str]:
 
 def _established(hop: Hop) -> str:
     """Origin and level, where they are others than those that the head of the output names."""
-    if (hop.origin, hop.level.value) == ("plugin tree", "source-inspected"):
+    if hop.origin in ("", "plugin tree") and hop.level.value == "source-inspected":
         return ""
     return ", ".join(filter(None, [hop.origin, hop.level.value]))

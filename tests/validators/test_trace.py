@@ -34,6 +34,11 @@ TARGET = {
         "    def build_for_cudagraph_capture(self, m):\n        return self.build(m)\n\n\n"
         "class Impl:\n    def process_weights_after_loading(self): ...\n"
     ),
+    "vllm/custom_op.py": (
+        "class CustomOp:\n    def forward(self, *args):\n        return self.method(*args)\n\n"
+        "    def forward_oot(self, *args): ...\n\n\n"
+        "class QuantFP8(CustomOp):\n    def forward_native(self, q): ...\n"
+    ),
     "vllm/registry.py": (
         "class Names:\n    FLASH = 1\n    OTHER = 2\n\n\n"
         "def register_backend(name, class_path=None): ...\n"
@@ -71,10 +76,12 @@ TREE = {
     ),
     "plugin/layers.py": "import plugin.norm\n",
     "plugin/norm.py": (
-        "from vllm.layer import Attention\n\nfrom plugin.kernels import merge\n\n\n"
+        "import torch\nfrom vllm.layer import Attention\n\nfrom plugin.kernels import merge\n\n\n"
         "@Attention.register_oot\nclass Norm(Attention):\n"
         "    def forward_oot(self, x):\n        merge(x)\n\n"
-        "    def forward_native(self, x):\n        return x\n"
+        "    def forward_native(self, x):\n        if x.is_int8:\n"
+        "            impl = torch.ops.vllm.attention_op\n        else:\n"
+        "            impl = torch.ops._C.norm\n        return impl(x)\n"
     ),
     "plugin/platform.py": (
         "from vllm.platforms.interface import Platform\n"
@@ -117,6 +124,7 @@ TREE = {
         "from plugin.wrapper import attention, attention_fp8, get_scheduler_metadata\n"
         "from vllm import _custom_ops as ops\n"
         "from vllm.backend import Backend, Builder, Impl\n"
+        "from vllm.custom_op import QuantFP8\n"
         "from vllm.ops.common import all_to_all, gather_and_reduce\n"
         "from vllm.registry import Names, register_backend\n\n\n"
         "@register_backend(Names.FLASH)\nclass MacaFlashBackend(Backend):\n"
@@ -125,9 +133,13 @@ TREE = {
         "class FlashBuilder(Builder):\n    def build(self, m):\n"
         "        def schedule(n):\n            return get_scheduler_metadata(n)\n\n"
         "        if m.num_decodes > 0:\n            return schedule(1)\n\n\n"
+        "class ConcatQuant(QuantFP8):\n    def forward_oot(self, q):\n"
+        "        raise NotImplementedError\n\n"
+        "    def forward_native(self, q):\n        merge(q)\n\n\n"
         "class FlashImpl(Impl):\n"
         "    def __init__(self, prefill: Prefill, a2a):\n        self.prefill = prefill\n"
-        "        self.combine = all_to_all if a2a else gather_and_reduce\n\n"
+        "        self.combine = all_to_all if a2a else gather_and_reduce\n"
+        "        self.quant = ConcatQuant()\n\n"
         "    def forward(self, q, metadata):\n"
         "        if metadata.num_prefills > 0:\n            self.prefill.run(q)\n"
         "        if not metadata.use_cascade:\n"
@@ -136,7 +148,7 @@ TREE = {
         "        if self.dcp_world_size > 1:\n            self.combine(q)\n"
         "        else:\n            torch.ops._C.paged_attention(q)\n"
         "        self._again(q)\n        metadata.decode_attention(q)\n"
-        "        return len(q)\n\n"
+        "        self.quant(q)\n        return len(q)\n\n"
         "    def _again(self, q):\n        self.forward(q, None)\n        merge(q)\n\n"
         "    def do_kv_cache_update(self, q):\n        ops.reshape_and_cache_flash(q)\n"
     ),
@@ -243,6 +255,17 @@ def test_a_layer_that_an_import_registers(context: Context) -> None:
     assert ("triton kernel", "plugin.kernels.merge_kernel") in by_name(made)
 
 
+def test_a_local_name_that_is_one_of_two_by_condition(context: Context) -> None:
+    (ref,) = find(context, "Norm").found
+    one, other = by_name(trace(context, ref))["function", "impl"].steps
+    assert (one.name, one.conditions, one.tags) == (
+        "vllm.attention_op",
+        ("x.is_int8",),
+        ("quantised",),
+    )
+    assert (other.name, other.conditions, other.tags) == ("_C.norm", ("not x.is_int8",), ())
+
+
 def test_what_no_entry_point_reaches_says_so(context: Context) -> None:
     (ref,) = find(context, "FLASH").found
     hops = by_name(trace(context, ref))
@@ -297,6 +320,14 @@ def test_a_kernel_that_is_handed_over_is_named_where_it_is(flash: Hop) -> None:
     assert handed[0].place == "vllm 1.0, vllm/ops/common.py line 14"
 
 
+def test_an_operator_that_the_target_dispatches(flash: Hop) -> None:
+    refused, native = by_name(flash)["function", "self.quant"].steps
+    assert (refused.kind, refused.name) == ("refused", "ConcatQuant.forward_oot")
+    assert native.name == "ConcatQuant.forward_native"
+    assert native.tags == ("native",)
+    assert "switched off" in native.note
+
+
 def test_how_a_component_was_imported_is_told_once(flash: Hop) -> None:
     imports = [h for h in walk(flash) if h.kind == "import"]
     assert [(h.name, h.conditions) for h in imports] == [
@@ -308,10 +339,10 @@ def test_how_a_component_was_imported_is_told_once(flash: Hop) -> None:
 def test_local_functions_and_stand_ins(flash: Hop) -> None:
     hops = by_name(flash)
     local = hops["function", "schedule"]
-    assert local.place == "plugin/backend.py line 29"
+    assert local.place == "plugin/backend.py line 30"
     assert local.conditions == ("m.num_decodes > 0",)
     stand_in = hops["stand-in", "dummy_ops.get_scheduler_metadata"]
-    assert stand_in.place == "plugin/backend.py line 26"
+    assert stand_in.place == "plugin/backend.py line 27"
 
 
 def test_inherited_methods_lead_back_to_own_ones(flash: Hop) -> None:
