@@ -299,12 +299,17 @@ class Comparison:
             around = scope.rpartition(".")[0]
             gone = scope not in self.now.scopes and (not around or around in self.now.scopes)
             theirs = scope in self.previous.scopes or scope in self.target.scopes
-            if gone and not theirs and self._is_claimed(before, {before.defines}):
+            if gone and not theirs and self._is_claimed_inside(before):
                 name = before.defines
                 line = self.now.scopes[around].line if around else 1
                 inner = not around or len(re.findall(rf"\b{name}\b", self.base.source.text)) > 1
                 if not any(name in _words([s.text]) for s in self.now.imports):
                     yield Loss(line, (name,), (), before.line, whole=True, inner=inner)
+
+    def _is_claimed_inside(self, unit: Statement) -> bool:
+        below = (s for s in self.base.statements if f"{s.scope}.".startswith(f"{unit.scope}."))
+        lines = range(unit.line, max(s.end for s in below) + 1)
+        return not self._claimed.isdisjoint(lines) or self.hand.wrote({unit.defines})
 
     def _is_claimed(self, statement: Statement, new: set[str]) -> bool:
         lines = range(statement.line, statement.end + 1)
@@ -316,12 +321,13 @@ class Comparison:
     ) -> Iterator[Loss]:
         new = _words(s.text for s in own) - _words(s.text for s in theirs)
         claimed = [s for s in own if self._is_claimed(s, new)]
-        if not claimed and self._is_claimed_by_gap(theirs, own, j1):
-            claimed = own
-            if not own:
-                yield from self._left_out(theirs, j1, j2)
+        if not claimed:
+            beside = self._commented(theirs, self._gap(own, j1))
+            claimed = [s for s in own if beside and s.line > beside]
         if claimed:
             yield from self._replaced(claimed, j1, j2)
+        elif not own and self._is_gap_claimed(theirs, j1):
+            yield from self._left_out(theirs, j1, j2)
 
     def _gap(self, own: Sequence[Statement], j1: int) -> range:
         """Lines in front of a change and within it; for a deletion, up to the statement behind it."""
@@ -330,16 +336,19 @@ class Comparison:
         behind = base[j1].line - 1 if j1 < len(base) else len(self.base.source.lines)
         return range(first, (own[-1].end if own else behind) + 1)
 
-    def _is_claimed_by_gap(
-        self, theirs: Sequence[Statement], own: Sequence[Statement], j1: int
-    ) -> bool:
-        """True where comments in the place of a change name the plugin or hold the target's text."""
-        gap = self._gap(own, j1)
-        if not own and not self._claimed.isdisjoint(gap):
-            return True
+    def _is_gap_claimed(self, theirs: Sequence[Statement], j1: int) -> bool:
+        """True where a comment in the place of a deletion names the plugin or holds what is left out."""
+        gap = self._gap((), j1)
+        return not self._claimed.isdisjoint(gap) or bool(self._commented(theirs, gap))
+
+    def _commented(self, theirs: Sequence[Statement], gap: range) -> int:
+        """The first line with text of the target that is commented out, 0 without one."""
         text = _squeezed(" ".join(s.text for s in theirs))
-        beside = (_squeezed(c.lstrip("# ")) for line, c, _ in self.base.comments if line in gap)
-        return any(len(c) >= _LEAST_COMMENTED and c in text for c in beside)
+        for line, comment, _ in self.base.comments:
+            words = _squeezed(comment.lstrip("# "))
+            if line in gap and len(words) >= _LEAST_COMMENTED and words in text:
+                return line
+        return 0
 
     def _left_out(self, theirs: list[Statement], j1: int, j2: int) -> Iterator[Loss]:
         """A deletion: lost where all that was left out is back in its place."""
@@ -350,9 +359,11 @@ class Comparison:
 
     def _replaced(self, claimed: list[Statement], j1: int, j2: int) -> Iterator[Loss]:
         """A change with words of its own: lost where none is left and the target's text took its place."""
-        first = claimed[0]
-        if any(s.text in self.now.texts or s.text in self.target.texts for s in claimed):
+        # What the target also says somewhere, such as `return output`, tells nothing of the change.
+        claimed = [s for s in claimed if s.text not in self.previous.texts and not self._is_idle(s)]
+        if not claimed or any(s.text in self.now.texts | self.target.texts for s in claimed):
             return
+        first = claimed[0]
         region = self._region(j1, j2, first.scope)
         if region is None or not self._is_targets(region):
             return
@@ -362,6 +373,11 @@ class Comparison:
         after = [s for s in region if s.counts] or self.now.statements[self._after(j1) :][:1]
         line = after[0].line if after else 1
         yield self._loss(claimed, [s for s in region if s.counts], line, j1)
+
+    def _is_idle(self, statement: Statement) -> bool:
+        """True for a value of the module that nothing in the file asks for any more."""
+        name, sign, _ = statement.text.partition(" = ")
+        return bool(sign) and not statement.scope and name not in self.now.words
 
     def _words_around(self, scope: str) -> set[str]:
         """Words that a function or class still has, or that what is around it has now for the first time."""
@@ -426,9 +442,9 @@ class Comparison:
         left = next((j for j in range(j1 - 1, -1, -1) if j in kept), None)
         right = next((j for j in range(j2, len(base)) if j in kept), None)
         beside = [base[j].scope for j in (left, right) if j is not None]
-        if scope not in beside:
+        if scope and scope not in beside:
             inside = [s for s in self.now.statements if s.scope == scope and not s.defines]
-            return [s for s in inside if s.text not in self.base.texts] or None if scope else None
+            return [s for s in inside if s.text not in self.base.texts] or None
         end = kept[right] if right is not None else len(self.now.statements)
         between = self.now.statements[self._after(j1) : end]
         return [s for s in between if s.scope == scope]

@@ -193,3 +193,43 @@ def test_no_sync_no_losses(make_snapshot: Callable[..., Any], tmp_path: Path) ->
     result = check(snapshot, CheckOptions(target=target, previous=target))
     assert result.findings == ()
     assert losses(context_of(snapshot, CheckOptions(target=target, sync_base=snapshot))) == ()
+
+
+def test_statements_that_the_target_has_elsewhere_do_not_speak_for_a_change() -> None:
+    own = """# /--- Maca ---\\
+        if common.split:
+            self.rows = metadata_rows(common)
+            return Metadata(common)
+        # \\--- Maca ---/
+        return Metadata(common)"""
+    (loss,) = lost(changed("return Metadata(common)", own), NEXT)
+    assert loss.lost == ("if common.split:", "self.rows = metadata_rows(common)")
+
+
+def test_a_value_of_the_module_that_nothing_asks_for_is_not_missed() -> None:
+    own = "is_own = False  # Maca\n" + BUILDER
+    assert lost(own, NEXT) == []
+    asks = NEXT.replace("self.topk = 4", "self.topk = 4 if is_own else 8")
+    assert [loss.lost for loss in lost(own, asks, target=asks)] == [("is_own = False",)]
+
+
+def test_a_method_is_the_plugins_by_a_comment_inside_it() -> None:
+    own = """
+    def forward_oot(self, x):
+        # Maca: no kernel for it
+        raise NotImplementedError
+"""
+    (loss,) = lost(BUILDER + own, NEXT)
+    assert (loss.lost, loss.whole, loss.line) == (("forward_oot",), True, 2)
+    assert lost(BUILDER + own.replace("Maca: ", ""), NEXT) == []
+
+
+def test_text_commented_out_claims_what_stands_below_it() -> None:
+    old = changed(
+        "return Metadata(common)", "rows = rows_of(common)\n        return Metadata(rows)"
+    )
+    head = "def build(self, common):\n        rows = of_a_state_between(common)\n"
+    head += "        # return Metadata(rows)\n        return Metadata(2 * rows)"
+    base = changed("def build(self, common):\n        return Metadata(common)", head)
+    (loss,) = lost(base, old, previous=old, target=old)
+    assert loss.lost == ("return Metadata(2 * rows)",)
