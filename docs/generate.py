@@ -117,14 +117,16 @@ def rules_page() -> str:
 def contracts_page() -> str:
     """Every recorded component build with its entry points and observations."""
     from attngate.validators.contracts import judge
-    from attngate.validators.contracts.load import all_builds
+    from attngate.validators.contracts.load import shown_builds
 
-    builds = all_builds()
+    builds = shown_builds()
     parts = ["# Contracts\n", inspect.getdoc(judge) or "", ""]
     parts += [f"- [{build.id}](#{build.id})" for build in builds]
     for build in builds:
         parts.append(f"\n## {build.id}\n\n{build.title}; component `{build.component}`.\n")
         local = f", with a local version that begins with `{build.local}`" if build.local else ""
+        local += f", from {build.local_since} on" if build.local_since else ""
+        local += f", before {build.local_before}" if build.local_before else ""
         parts.append(f"Generation: {build.since} up to, not including, {build.before}{local}.\n")
         for entry in build.entries:
             parts += [f"### {build.id}: {entry.name}\n", *_entry(entry)]
@@ -147,12 +149,25 @@ def _entry(entry: Entry) -> Iterator[str]:
     for row in entry.returns:
         options = ", ".join(f"`{name}={value}`" for name, value in row.when.items())
         yield f"- returns {', '.join(row.values)}{f' with {options}' if options else ''}"
+    yield from _meanings(entry)
     for constraint in entry.constraints:
         yield f"- refuses: {constraint.message}. {constraint.advice}"
     if entry.lse is not None:
         lse = entry.lse
         yield f"- log-sum-exp: {lse.layout} {lse.dtype}, base {lse.base}, a row without keys is {lse.empty}"
     yield ""
+
+
+def _meanings(entry: Entry) -> Iterator[str]:
+    for name, what in entry.objects.items():
+        yield f"- `{name}` is no tensor: {what}"
+    for name in entry.in_place:
+        yield f"- writes to `{name}`"
+    for name, text in (*entry.layouts.items(), *entry.units.items()):
+        yield f"- `{name}`: {text}"
+    for name, wanted in entry.wants.items():
+        option = f", 2 where `{wanted.natural_if}` is false" if wanted.natural_if else ""
+        yield f"- takes a log-sum-exp as `{name}`: {wanted.layout}, base {wanted.base}{option}"
 
 
 def _observation(seen: Observation) -> str:

@@ -100,10 +100,11 @@ class Follower:
     def _entry_names(self) -> frozenset[str]:
         """Names of the components' entry points: a function that is called so means to be one."""
         return frozenset(
-            entry.name.rpartition(".")[2]
+            entry.name
             for family in families().values()
             for build in family.builds
             for entry in build.entries
+            if not entry.owner
         )
 
     @cached_property

@@ -373,7 +373,7 @@ class Resolver:
     ) -> Iterator[Value]:
         """What `self.name` can be in a method of `owner`: own assignments, else those of the bases."""
         assigned = [
-            v for value in _self_assignments(owner, name) for v in self.values(module, value)
+            v for value in self_assignments(owner, name) for v in self.values(module, value)
         ]
         in_body = list(self._class_body(module, owner, name, instance=True, inherited=False))
         if assigned or in_body:
@@ -557,7 +557,7 @@ def _is_static(function: FunctionNode) -> bool:
     return any(last_name(d) == "staticmethod" for d in function.decorator_list)
 
 
-def _self_assignments(owner: ast.ClassDef, name: str) -> Iterator[ast.expr]:
+def self_assignments(owner: ast.ClassDef, name: str) -> Iterator[ast.expr]:
     """Values that methods of a class assign to an attribute of their first parameter."""
     for method in owner.body:
         if not isinstance(method, ast.FunctionDef | ast.AsyncFunctionDef):

@@ -10,7 +10,7 @@ from attngate.hooks.errors import EXIT_PASS, UsageError
 if TYPE_CHECKING:
     from argparse import ArgumentParser, Namespace
 
-    from attngate.validators.contracts.schema import Build, Entry, Observation
+    from attngate.validators.contracts.schema import Build, Entry, Observation, Wanted
 
 HELP = "list, show or compare what is recorded of the kernel components"
 
@@ -79,9 +79,9 @@ def _print_difference(builds: list[Build], args: Namespace) -> int:
 
 
 def _builds() -> list[Build]:
-    from attngate.validators.contracts.load import all_builds
+    from attngate.validators.contracts.load import shown_builds
 
-    return all_builds()
+    return shown_builds()
 
 
 def _chosen(builds: list[Build], names: list[str]) -> list[Build]:
@@ -98,8 +98,10 @@ def _chosen(builds: list[Build], names: list[str]) -> list[Build]:
 
 def as_line(build: Build) -> str:
     """A build on one line."""
-    entries = ", ".join(entry.name for entry in build.entries)
-    return f"{build.id:20} {build.component:16} {build.title}: {entries}"
+    functions = [entry.name for entry in build.entries if not entry.owner]
+    classes = dict.fromkeys(e.owner.partition(".")[0] for e in build.entries if e.owner)
+    listed = ", ".join(dict.fromkeys([*functions, *classes]))
+    return f"{build.id:20} {build.component:16} {build.title}: {listed}"
 
 
 def as_text(build: Build) -> str:
@@ -118,7 +120,11 @@ def as_text(build: Build) -> str:
 
 
 def _local(build: Build) -> str:
-    return f", local versions that begin with {build.local}" if build.local else ""
+    if not build.local:
+        return ""
+    since = f" from {build.local_since} on" if build.local_since else ""
+    before = f" before {build.local_before}" if build.local_before else ""
+    return f", local versions that begin with {build.local}{since}{before}"
 
 
 def _entry_lines(entry: Entry) -> list[str]:
@@ -129,13 +135,23 @@ def _entry_lines(entry: Entry) -> list[str]:
     for row in entry.returns:
         options = ", ".join(f"{n}={v}" for n, v in row.when.items()) or "otherwise"
         lines.append(f"    returns     {', '.join(row.values)} ({options})")
+    lines += [f"    object      {name}: {what}" for name, what in entry.objects.items()]
     lines += [f"    refuses     {c.id}: {c.message}" for c in entry.constraints]
+    lines += [f"    writes to   {name}" for name in entry.in_place]
+    lines += [f"    layout      {name}: {layout}" for name, layout in entry.layouts.items()]
+    lines += [f"    unit        {name}: {unit}" for name, unit in entry.units.items()]
+    lines += [f"    takes lse   {name}: {_wanted(wanted)}" for name, wanted in entry.wants.items()]
     if entry.lse is not None:
         lse = entry.lse
         lines.append(
             f"    lse         {lse.layout} {lse.dtype}, base {lse.base}, empty row {lse.empty}"
         )
     return lines
+
+
+def _wanted(wanted: Wanted) -> str:
+    option = f", base 2 where {wanted.natural_if} is false" if wanted.natural_if else ""
+    return f"{' or '.join((wanted.layout, *wanted.also))}, base {wanted.base}{option}"
 
 
 def _observation_lines(seen: Observation) -> list[str]:

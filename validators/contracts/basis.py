@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -116,8 +117,14 @@ def is_seen_on(build: Build, seen: Observation, version: str) -> bool:
     return is_plain and version.partition("+")[0] in seen.builds
 
 
-def is_generation(build: Build, version: str) -> bool:
-    """True for a version of the same generation as the build, observed or not."""
+def is_generation(build: Build, version: str, *, any_local: bool = False) -> bool:
+    """True for a version of the same generation as the build, observed or not.
+
+    Args:
+        build: The build.
+        version: The version that will run.
+        any_local: Leave the number behind the vendor's name aside.
+    """
     from packaging.version import InvalidVersion, Version
 
     try:
@@ -128,5 +135,19 @@ def is_generation(build: Build, version: str) -> bool:
         return False
     local = parsed.local or ""
     if build.local:
-        return local.startswith(build.local)
+        return local.startswith(build.local) and (any_local or _is_local(build, local))
     return not any(local.startswith(other.local) for other in all_builds() if other.local)
+
+
+def _is_local(build: Build, local: str) -> bool:
+    """True where the number behind the vendor's name lies within the build's."""
+    number = _number(local[len(build.local) :])
+    if build.local_since and number < _number(build.local_since):
+        return False
+    return not build.local_before or number < _number(build.local_before)
+
+
+def _number(text: str) -> tuple[int, ...]:
+    """The dotted number that a text begins with: (3, 8, 2) of "3.8.2torch2.10"."""
+    match = re.match(r"\d+(?:\.\d+)*", text)
+    return tuple(int(part) for part in match[0].split(".")) if match else ()

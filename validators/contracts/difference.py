@@ -18,7 +18,8 @@ class Difference(msgspec.Struct, frozen=True):
 
     Attributes:
         entry: Entry point.
-        what: "entry", "parameter", "order", "default", "refused", "returns" or "lse".
+        what: "entry", "parameter", "renamed", "order", "default", "refused", "returns", "rows",
+            "lse", "layout" or "unit".
         text: What it is, in a phrase.
     """
 
@@ -41,13 +42,46 @@ def differences(old: Build, new: Build) -> list[Difference]:
     return found
 
 
-def _between(old: Entry, new: Entry) -> Iterator[tuple[str, str]]:  # noqa: C901 (one part a kind)
+def _between(old: Entry, new: Entry) -> Iterator[tuple[str, str]]:
+    yield from _parameters(old, new)
+    for name in sorted(new.rejected.keys() - old.rejected.keys()):
+        yield "refused", f"{name}: {new.rejected[name]}"
+    for name in sorted(old.rejected.keys() - new.rejected.keys()):
+        yield "refused", f"{name} is no longer refused"
+    if _rows(old.returns) != _rows(new.returns):
+        yield "returns", f"{_rows(old.returns)} became {_rows(new.returns)}"
+    for name in dict.fromkeys((*old.objects, *new.objects)):
+        if old.objects.get(name) != new.objects.get(name):
+            yield "returns", f"{name}: {_object(old, name)} became {_object(new, name)}"
+    if _buffer(old) != _buffer(new):
+        yield "rows", f"{_buffer(old)} became {_buffer(new)}"
+    yield from _meanings(old, new)
+
+
+def _meanings(old: Entry, new: Entry) -> Iterator[tuple[str, str]]:
+    if old.lse != new.lse:
+        yield "lse", f"{_lse(old)} became {_lse(new)}"
+    for name in dict.fromkeys((*old.wants, *new.wants)):
+        if old.wants.get(name) != new.wants.get(name):
+            yield "lse", f"{name}: {_wanted(old, name)} became {_wanted(new, name)}"
+    for what, before, after in (
+        ("layout", old.layouts, new.layouts),
+        ("unit", old.units, new.units),
+    ):
+        for name in (n for n in before if n in after and before[n] != after[n]):
+            yield what, f"{name}: {before[name]} became {after[name]}"
+
+
+def _parameters(old: Entry, new: Entry) -> Iterator[tuple[str, str]]:
     before = {p.name: p for p in old.signature.parameters}
     after = {p.name: p for p in new.signature.parameters}
+    renamed = _renamed(old, new)
+    for name, other in renamed.items():
+        yield "renamed", f"{name} became {other}"
     for name in before if not new.signature.more_keywords else ():
-        if name not in after:
+        if name not in after and name not in renamed:
             yield "parameter", f"{name} is gone"
-    for name in (n for n in after if n not in before):
+    for name in (n for n in after if n not in before and n not in renamed.values()):
         needed = "" if after[name].default is not None else ", and is required"
         yield "parameter", f"{name} is new{needed}"
     shared = [name for name in before if name in after]
@@ -56,14 +90,37 @@ def _between(old: Entry, new: Entry) -> Iterator[tuple[str, str]]:  # noqa: C901
     for name in shared:
         if before[name].default != after[name].default:
             yield "default", f"{_default(before[name])} became {_default(after[name])}"
-    for name in sorted(new.rejected.keys() - old.rejected.keys()):
-        yield "refused", f"{name}: {new.rejected[name]}"
-    for name in sorted(old.rejected.keys() - new.rejected.keys()):
-        yield "refused", f"{name} is no longer refused"
-    if _rows(old.returns) != _rows(new.returns):
-        yield "returns", f"{_rows(old.returns)} became {_rows(new.returns)}"
-    if old.lse != new.lse:
-        yield "lse", f"{_lse(old)} became {_lse(new)}"
+
+
+def _renamed(old: Entry, new: Entry) -> dict[str, str]:
+    """Required parameters that one list lacks and the other has at the same place under another name."""
+    before = {p.name for p in old.signature.parameters}
+    after = {p.name for p in new.signature.parameters}
+    pairs = zip(old.signature.positional, new.signature.positional, strict=False)
+    return {
+        one.name: other.name
+        for one, other in pairs
+        if one.required and other.required and one.name not in after and other.name not in before
+    }
+
+
+def _object(entry: Entry, name: str) -> str:
+    if not any(name in row.values for row in entry.returns):
+        return "not returned"
+    return entry.objects.get(name, "a tensor")
+
+
+def _buffer(entry: Entry) -> str:
+    rows = entry.rows
+    if rows is None:
+        return "not recorded"
+    count = f"{rows.by}({rows.of})" if rows.by else rows.of
+    return f"{count} + {rows.more}" if rows.more else count
+
+
+def _wanted(entry: Entry, name: str) -> str:
+    wanted = entry.wants.get(name)
+    return f"{wanted.layout} base {wanted.base}" if wanted is not None else "not recorded"
 
 
 def _default(parameter: Parameter) -> str:

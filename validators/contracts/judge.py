@@ -13,10 +13,12 @@ from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import TYPE_CHECKING, Protocol
 
-from attngate.validators.contracts.basis import Basis, is_generation
-from attngate.validators.contracts.load import families
-from attngate.validators.contracts.match import Arguments, Comparison, Problem, compare
+from attngate.validators.contracts.basis import Basis, is_generation, is_seen_on
+from attngate.validators.contracts.flow import Flow
+from attngate.validators.contracts.load import all_builds, families, target_families
+from attngate.validators.contracts.match import Comparison, Problem, compare
 from attngate.validators.contracts.sites import Site, SiteFinder, Target
+from attngate.validators.contracts.tells import Tells
 from attngate.validators.installed import describe
 from attngate.validators.model import Build as ExpectedBuild
 from attngate.validators.model import CallVerdict, ContractCall, Level, Severity
@@ -25,9 +27,10 @@ from attngate.validators.resolve import Resolver, short
 
 if TYPE_CHECKING:
     import ast
-    from collections.abc import Iterable, Mapping, Sequence
+    from collections.abc import Iterable, Iterator, Mapping, Sequence
 
     from attngate.validators.context import SourceFile
+    from attngate.validators.contracts.schema import Build, Entry
     from attngate.validators.infer import Inference
     from attngate.validators.installed import InstalledComponent
     from attngate.validators.model import CheckOptions, Location, Snapshot
@@ -99,22 +102,59 @@ class Judge:
     watched: set[str] = field(default_factory=set)
 
     @cached_property
+    def _finder(self) -> SiteFinder:
+        known = (*families().values(), *target_families().values())
+        resolver = Resolver(self.files, self.options.import_roots)
+        return SiteFinder(resolver, known, inference=self.inference)
+
+    @cached_property
     def judgements(self) -> tuple[Judgement, ...]:
         """Every call of an entry point in the tree, in order of path and line."""
-        known = tuple(families().values())
-        resolver = Resolver(self.files, self.options.import_roots)
-        finder = SiteFinder(resolver, known, inference=self.inference)
+        finder = self._finder
+        resolver = finder.resolver
         if self.earlier is not None:
             finder.resume(self.earlier.exported, self.earlier.local)
-        found = tuple(self._judge(site) for site in finder.sites(self.only))
+        sites = finder.sites(self.only)
         self.consulted = finder.consulted
-        self.watched = resolver.watched | finder.watched
+        found = tuple(j for site in sites if (j := self._judge_watched(site)) is not None)
+        self.watched = resolver.watched | finder.watched | self._tells.words
         self.exported, self.local = finder.aliases
         return found
 
     @cached_property
     def _pins(self) -> list[Pin]:
         return read_pins(self.snapshot)
+
+    def _judge_watched(self, site: Site) -> Judgement | None:
+        """Judge a call, and note every file that this rested on."""
+        resolver = self._finder.resolver
+        outer, resolver.consulted = resolver.consulted, set()
+        judgement = self._judge(site) if _is_recorded(site) else self._judge_flow(site)
+        told = {p for t in site.targets for b, _ in t.choices for p in self._tells.rests_on(b)}
+        self.consulted.setdefault(site.module.file.path, set()).update(resolver.consulted | told)
+        resolver.consulted |= outer
+        return judgement
+
+    def _judge_flow(self, site: Site) -> Judgement | None:
+        """A call of the target's own operator: only what a signature does not show is looked at."""
+        if site.is_partial:
+            return None
+        compared = [c for t in site.targets for _, e in t.choices for c in self._flows(site, t, e)]
+        agreed = _agreed([c for _, _, c in compared]) if compared else []
+        return self._violation(site, agreed, compared) if agreed and not site.doubts else None
+
+    def _flows(self, site: Site, target: Target, entry: Entry) -> Iterator[Compared]:
+        """What goes into an operator, or what becomes of what it hands on of a component."""
+        arguments = self._finder.arguments(site.module, site.call, target)
+        flow = Flow(self._finder, self)
+        owner = self._finder.target_at(entry.forwards) if entry.forwards else None
+        if owner is None:
+            problems = tuple(flow.wrong_lse(site, arguments, entry))
+            yield target, Basis(target.choices[0][0], entry, None), Comparison(problems, ())
+            return
+        for basis in self.bases(owner):
+            problems = tuple(flow.wrong_rows(site, arguments, entry, basis.entry))
+            yield target, basis, Comparison(problems, ())
 
     def _judge(self, site: Site) -> Judgement:
         known = [t for t in site.targets if t.choices]
@@ -140,12 +180,17 @@ class Judge:
         return self._no_violation(site, doubts, compared)
 
     def _compare(self, site: Site, target: Target, basis: Basis) -> Comparison:
-        arguments = Arguments(site.call)
-        for partial in reversed(target.partials):
-            names = self.files[partial.file].source.names
-            arguments.add(partial.call, partial.call.args[1:], names)
-        arguments.add(site.call, site.call.args, site.module.names)
-        return compare(arguments, basis.entry, basis.signature, target.family, site.module.names)
+        arguments = self._finder.arguments(site.module, site.call, target)
+        entry = basis.entry
+        found = compare(arguments, entry, basis.signature, target.family, site.module.names)
+        flow = Flow(self._finder, self)
+        problems = [
+            *found.problems,
+            *flow.wrong_lse(site, arguments, entry),
+            *flow.wrong_rows(site, arguments, entry, entry),
+            *flow.object_uses(site, entry),
+        ]
+        return Comparison(tuple(problems), found.doubts)
 
     # The builds that count
 
@@ -165,8 +210,44 @@ class Judge:
         distributions = tuple(d for build, _ in target.choices for d in build.distributions)
         expected = self.expected(component, distributions)
         if not expected:
-            return [Basis(build, entry, None) for build, entry in target.choices]
-        return [basis for build in expected for basis in _recorded_bases(target, build)]
+            return [Basis(build, entry, None) for build, entry in self._choices(target)]
+        return [basis for build in expected for basis in self._recorded_bases(target, build)]
+
+    def _choices(self, target: Target) -> list[tuple[Build, Entry]]:
+        """What may run where no build of the component is named: the vendor's, where there is one."""
+        theirs = [(b, e) for b, e in target.choices if b.vendor and b.vendor in self._vendors]
+        mine = theirs if len(self._vendors) == 1 and theirs else list(target.choices)
+        return self._as_told(mine, mine)
+
+    @cached_property
+    def _vendors(self) -> set[str]:
+        """Vendors of the builds that the tree or the settings name; "" for upstream's."""
+        found: set[str] = set()
+        for build in all_builds():
+            for expected in self.expected(build.component, build.distributions):
+                if is_generation(build, expected.version, any_local=True):
+                    found.add(build.vendor)
+        return found
+
+    def _as_told(
+        self, mine: list[tuple[Build, Entry]], related: list[tuple[Build, Entry]]
+    ) -> list[tuple[Build, Entry]]:
+        """Of several generations the one whose own names the tree imports without a way around."""
+        told = [(b, e) for b, e in related if b.tells and self._tells.names(b)]
+        return told or mine
+
+    @cached_property
+    def _tells(self) -> Tells:
+        return Tells(self.files)
+
+    def _recorded_bases(self, target: Target, expected: ExpectedBuild) -> list[Basis]:
+        """What is recorded for a build: its own generation, else everything there is."""
+        version = expected.version
+        own = [(b, e) for b, e in target.choices if is_generation(b, version)]
+        related = [(b, e) for b, e in target.choices if is_generation(b, version, any_local=True)]
+        exact = [(b, e) for b, e in own if any(is_seen_on(b, o, version) for o in b.observations)]
+        chosen = self._as_told(exact or own or list(target.choices), related)
+        return [Basis(build, entry, expected) for build, entry in chosen]
 
     def _installed_bases(self, target: Target, installed: InstalledComponent) -> list[Basis]:
         origin = describe(installed)
@@ -175,7 +256,7 @@ class Judge:
         where = f"{origin}, {seen.file} line {seen.line}" if seen is not None else ""
         return [
             replace(b, installed=seen, installed_why=where)
-            for b in _recorded_bases(target, expected)
+            for b in self._recorded_bases(target, expected)
         ]
 
     # Verdicts
@@ -223,10 +304,9 @@ class Judge:
         )
 
 
-def _recorded_bases(target: Target, expected: ExpectedBuild) -> list[Basis]:
-    """What is recorded for a build: its own generation, else everything there is."""
-    own = [(b, e) for b, e in target.choices if is_generation(b, expected.version)]
-    return [Basis(build, entry, expected) for build, entry in own or target.choices]
+def _is_recorded(site: Site) -> bool:
+    """True for a call of a component; False for one of the target's own operators."""
+    return not all(b.signatures == "target" for t in site.targets for b in t.family.builds)
 
 
 def _agreed(comparisons: list[Comparison]) -> list[Agreed]:

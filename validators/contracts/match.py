@@ -36,6 +36,9 @@ class Breach(Enum):
     UNPACKING = "ATT104"
     COMBINATION = "ATT105"
     MEANING = "ATT107"
+    LSE = "ATT110"
+    ROWS = "ATT111"
+    OBJECT = "ATT112"
 
 
 @dataclass(frozen=True, slots=True)
@@ -132,10 +135,10 @@ def compare(
         names: The names of the file the call stands in.
     """
     is_recorded = signature is entry.signature
-    passed = _bind(arguments, signature)
+    passed = bind(arguments, signature)
     problems = [
         *_unknown_keywords(arguments, entry, signature, is_recorded=is_recorded),
-        *_wrong_counts(arguments, entry, signature),
+        *_wrong_counts(arguments, entry, signature, is_recorded=is_recorded),
         *_wrong_order(arguments, entry, signature, family),
         *_refused_combinations(arguments, entry, passed),
         *_wrong_meaning(arguments, entry, signature, names),
@@ -147,7 +150,7 @@ def compare(
             for name in arguments.keywords
             if name in entry.unrecorded
         ]
-    rows = _possible_returns(arguments, entry, passed)
+    rows = possible_returns(arguments, entry, passed)
     for use in uses_of(arguments.call, names):
         problem = _wrong_use(use, rows, entry)
         if problem is not None:
@@ -157,7 +160,7 @@ def compare(
     return Comparison(tuple(problems), tuple(dict.fromkeys(doubts)))
 
 
-def _bind(arguments: Arguments, signature: Signature) -> dict[str, ast.expr]:
+def bind(arguments: Arguments, signature: Signature) -> dict[str, ast.expr]:
     """Parameter to the expression that reaches it."""
     reached = zip(signature.positional, arguments.positional, strict=False)
     bound = {parameter.name: value for parameter, value in reached}
@@ -190,7 +193,9 @@ def _unknown_keywords(
         )
 
 
-def _wrong_counts(arguments: Arguments, entry: Entry, signature: Signature) -> Iterator[Problem]:
+def _wrong_counts(
+    arguments: Arguments, entry: Entry, signature: Signature, *, is_recorded: bool
+) -> Iterator[Problem]:
     positional = signature.positional
     given = len(arguments.positional)
     if given > len(positional) and not signature.more_positions:
@@ -202,6 +207,7 @@ def _wrong_counts(arguments: Arguments, entry: Entry, signature: Signature) -> I
             f"{entry.name} takes at most {len(positional)} arguments by position, {given} are passed",
             expected=str(signature),
             advice="Pass the later ones by keyword.",
+            certain=entry.complete or not is_recorded,
         )
     for parameter in positional[:given]:
         if parameter.name in arguments.keywords and signature.named(parameter.name):
@@ -238,7 +244,12 @@ def _twice(arguments: Arguments, entry: Entry, parameter: Parameter) -> Problem:
 def _missing(arguments: Arguments, signature: Signature) -> list[str]:
     reached = {p.name for p in signature.positional[: len(arguments.positional)]}
     reached |= arguments.keywords.keys()
-    return [p.name for p in signature.parameters if p.required and p.name not in reached]
+    missing = [p.name for p in signature.parameters if p.required and p.name not in reached]
+    if signature.more_keywords:
+        # A keyword that the list lacks may be a listed parameter under the name that it really has.
+        unlisted = [name for name in arguments.keywords if signature.named(name) is None]
+        return missing if len(unlisted) < len(missing) else []
+    return missing
 
 
 # Positional order
@@ -354,11 +365,17 @@ def _holds(
     """True only where the source settles that the parameter has the state."""
     is_open = arguments.open_keywords or arguments.open_positions
     if name not in passed:
-        return not is_open and state == "absent" and _default(entry, name) == (True, None)
+        is_default, value = _default(entry, name)
+        if is_open or not is_default:
+            return False
+        return {"absent": value is None, "false": value is False}.get(state, False)
     is_known, value = literal(passed[name])
     if not is_known:
-        return False
+        return state == "passed"
     return {
+        "passed": value is not None,
+        "true": value is True,
+        "false": value is False,
         "absent": value is None,
         "none": value is None,
         "given": value is not None,
@@ -438,9 +455,10 @@ def _later_unpackings(target: ast.Name, names: FileNames) -> Iterator[Use]:
                     yield _unpacking(part, node)
 
 
-def _possible_returns(
+def possible_returns(
     arguments: Arguments, entry: Entry, passed: dict[str, ast.expr]
 ) -> list[Returns]:
+    """What can come back, as far as the options are visible."""
     rows: list[Returns] = []
     for row in entry.returns:
         states = [

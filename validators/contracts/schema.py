@@ -14,7 +14,7 @@ import msgspec
 from attngate.validators.model import Level  # noqa: TC001 (msgspec reads the annotation)
 from attngate.validators.signatures import Signature, parse_signature
 
-State = Literal["absent", "given", "none", "nonzero"]
+State = Literal["absent", "given", "none", "nonzero", "passed", "true", "false"]
 
 
 class Observation(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -60,7 +60,8 @@ class Constraint(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_field
 
     Attributes:
         id: Short name.
-        refuses: Parameter to the state it must have; refused where all hold together.
+        refuses: Parameter to the state it must have; refused where all hold together. "passed" is
+            anything but None, also where its value is not visible.
         message: What is wrong with the combination.
         advice: What to do.
         seen: Observation that says so.
@@ -74,12 +75,55 @@ class Constraint(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_field
 
 
 class Lse(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """The log-sum-exp an entry point returns: layout, base ("e" or "2"), value of a row without keys."""
+    """The log-sum-exp an entry point returns: layout, base ("e" or "2"), value of a row without keys.
+
+    Attributes:
+        layout: Names of its dimensions, in brackets.
+        base: Base of the logarithm.
+        empty: What stands in a row without keys.
+        dtype: Element type.
+        natural_if: Parameter that makes the base e where it is true, and 2 where it is false.
+        unless: Parameters that may change base or layout where they are passed.
+    """
 
     layout: str
     base: Literal["e", "2"]
     empty: Literal["+inf", "-inf"]
     dtype: str = "float32"
+    natural_if: str = ""
+    unless: tuple[str, ...] = ()
+
+
+class Wanted(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """The log-sum-exp an entry point takes: layout, base, and the parameter that tells the base.
+
+    Attributes:
+        layout: Names of its dimensions, in brackets.
+        also: Further layouts that are taken.
+        base: Base of the logarithm.
+        natural_if: Parameter that makes the base e where it is true, and 2 where it is false.
+    """
+
+    layout: str
+    also: tuple[str, ...] = ()
+    base: Literal["e", "2"] = "e"
+    natural_if: str = ""
+
+
+class Rows(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """How many rows the returned buffer has.
+
+    Attributes:
+        of: Parameter that the number depends on.
+        by: Entry point that tells the number, given `of`; "" where it is `of` itself.
+        more: Rows beyond that number.
+        seen: Observation that says so.
+    """
+
+    of: str
+    seen: str
+    by: str = ""
+    more: int = 0
 
 
 class Entry(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, dict=True):
@@ -102,6 +146,13 @@ class Entry(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
         in_place: Parameters that the call writes to.
         owner: Class of a method, "" for a function; `paths` then end in class and method.
         flags: Parameters that are true or false: a number in their place is another meaning.
+        wants: Parameter to the log-sum-exp that it takes.
+        objects: Returned value to what it is instead of a tensor: a class's name, or "None".
+        rows: Rows of the returned buffer, for callers that keep one of their own.
+        layouts: Parameter or returned value to its shape.
+        units: Parameter or returned value to what its numbers count.
+        forwards: Path of the component's entry point that this one only hands on to.
+        reached_by: End of an attribute chain by which callers reach it, where no import names it.
     """
 
     name: str
@@ -120,6 +171,13 @@ class Entry(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
     in_place: tuple[str, ...] = ()
     owner: str = ""
     flags: tuple[str, ...] = ()
+    wants: dict[str, Wanted] = {}
+    objects: dict[str, str] = {}
+    rows: Rows | None = None
+    layouts: dict[str, str] = {}
+    units: dict[str, str] = {}
+    forwards: str = ""
+    reached_by: str = ""
 
     @cached_property
     def signature(self) -> Signature:
@@ -141,6 +199,15 @@ class Build(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
             builds of it with any local part that no other build claims.
         entries: Its entry points.
         observations: What was seen.
+        vendor: Who builds it, "" for upstream. A tree that pins a vendor's builds of other components
+            is expected to run that vendor's build of this one as well.
+        local_since: First number behind `local` of the same generation ("3.8"), "" for any.
+        local_before: First such number beyond it, "" for any.
+        like: Build whose entry points and observations count here as well, where this one has none of
+            the same name; "" for none.
+        tells: Names that only this generation has: a tree that imports one is written for it.
+        signatures: "target" where the target's own source has the signatures, and calls are compared
+            with that; what is recorded here is what a signature does not show.
     """
 
     id: str
@@ -152,6 +219,12 @@ class Build(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
     entries: tuple[Entry, ...]
     observations: tuple[Observation, ...]
     local: str = ""
+    vendor: str = ""
+    local_since: str = ""
+    local_before: str = ""
+    like: str = ""
+    tells: tuple[str, ...] = ()
+    signatures: Literal["recorded", "target"] = "recorded"
 
     def observation(self, name: str) -> Observation:
         """The observation called `name`; KeyError where there is none."""

@@ -6,6 +6,8 @@ import ast
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
+from attngate.validators.contracts.match import Arguments
+from attngate.validators.contracts.objects import Objects
 from attngate.validators.index import Foreign
 from attngate.validators.resolve import (
     Definition,
@@ -18,6 +20,9 @@ from attngate.validators.resolve import (
     Value,
     last_name,
 )
+from attngate.validators.symbols import dotted
+
+FUNCTIONS = (ast.FunctionDef, ast.AsyncFunctionDef)
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping
@@ -79,6 +84,8 @@ class SiteFinder:
     _known: dict[str, Target] = field(default_factory=dict)
     _entry_names: dict[str, Family] = field(default_factory=dict)
     inference: Inference | None = None
+    _operators: dict[str, list[Target]] = field(default_factory=dict)
+    _reached: dict[str, Target] = field(default_factory=dict)
     _owners: set[str] = field(default_factory=set)
     _methods: set[str] = field(default_factory=set)
     _exported: set[str] = field(default_factory=set)
@@ -97,7 +104,12 @@ class SiteFinder:
                     for path in entry.paths:
                         by_path.setdefault(path, []).append((build, entry))
             for path, choices in by_path.items():
-                self._known[path] = Target(path, family, tuple(choices))
+                target = self._known[path] = Target(path, family, tuple(choices))
+                build, entry = choices[0]
+                if build.signatures == "target":
+                    self._operators.setdefault(entry.name, []).append(target)
+                if entry.reached_by:
+                    self._reached[entry.reached_by] = target
 
     def sites(self, only: Iterable[str] | None = None) -> list[Site]:
         """Every call of an entry point in the tree, in order of path and line.
@@ -164,6 +176,35 @@ class SiteFinder:
                 return True
         return False
 
+    # Where one call leads
+
+    def target_at(self, path: str) -> Target | None:
+        """The entry point at a path outside the tree."""
+        return self._known.get(path)
+
+    def leads(self, module: Module, call: ast.Call) -> list[Target | Definition | None]:
+        """What a call may lead to: entry points, functions of the tree, None for what is not known."""
+        found: list[Target | Definition | None] = []
+        for value in self.resolver.values(module, call.func):
+            target = self._target(value)
+            if target is not None:
+                found.append(target if target.choices else None)
+            elif not isinstance(value, Nothing):
+                found.append(value if isinstance(value, Definition) else None)
+        if None not in found or not isinstance(call.func, ast.Attribute):
+            return found
+        sites = list(self._method_site(module, call, call.func))
+        return [t for site in sites for t in site.targets] or found
+
+    def arguments(self, module: Module, call: ast.Call, target: Target) -> Arguments:
+        """What a call passes to an entry point, partial applications on the way included."""
+        arguments = Arguments(call)
+        for partial in reversed(target.partials):
+            names = self.resolver.files[partial.file].source.names
+            arguments.add(partial.call, partial.call.args[1:], names)
+        arguments.add(call, call.args, module.names)
+        return arguments
+
     # Aliases
 
     def _follow_aliases(self, path: str) -> None:
@@ -217,7 +258,9 @@ class SiteFinder:
         values = self.resolver.values(module, func)
         targets = tuple(t for v in values if (t := self._target(v)))
         doubts = tuple(
-            _doubt(v) for v in values if not self._target(v) and not isinstance(v, Nothing)
+            _doubt(v)
+            for v in values
+            if not self._target(v) and not isinstance(v, Nothing) and not _only_raises(v)
         )
         is_named = last_name(func) in self._entry_names
         unfollowed = [v for v in values if isinstance(v, Unknown)]
@@ -229,12 +272,21 @@ class SiteFinder:
 
     def _method_site(self, module: Module, call: ast.Call, func: ast.Attribute) -> Iterator[Site]:
         """A method of a component's class, where everything the object can be is such a class."""
-        if self.inference is None:
+        for end, reached in self._reached.items():
+            chain = dotted(func)
+            if chain.endswith(f".{end}") and reached.family.name in module.file.source.text:
+                yield Site(module, call, (reached,))
+                return
+        if self.inference is None or func.attr not in self._methods:
             return
         values = self.inference.values(module.file, func)
-        targets = [self._known.get(v.path) for v in values if isinstance(v, Foreign)]
-        known = tuple(t for t in targets if t is not None)
-        if known and len(known) == len(values):
+        paths = {v.path for v in values if isinstance(v, Foreign)} if values else set()
+        if len(paths) != len(values):
+            objects = Objects(self.resolver, self.inference)
+            classes = objects.classes(module, func.value)
+            paths = {f"{path}.{func.attr}" for path in classes or ()}
+        known = tuple(self._known[path] for path in sorted(paths) if path in self._known)
+        if known and len(known) == len(paths):
             yield Site(module, call, known)
 
     def _passed_on(self, module: Module, call: ast.Call, argument: ast.expr) -> Iterator[Site]:
@@ -266,6 +318,8 @@ class SiteFinder:
         while isinstance(value, Partial):
             partials.append(value)
             value = value.of
+        if isinstance(value, Definition):
+            return self._own_operator(value, tuple(partials))
         if not isinstance(value, External):
             return None
         known = self._known.get(value.path)
@@ -276,6 +330,26 @@ class SiteFinder:
             if value.path.startswith(f"{reexport.prefix}.") and family is not None:
                 return Target(value.path, family, (), reexport.reason, tuple(partials))
         return None
+
+    def _own_operator(self, value: Definition, partials: tuple[Partial, ...]) -> Target | None:
+        """The tree's own version of one of the target's operators, by its name and parameters."""
+        if not isinstance(value.node, FUNCTIONS) or value.instance:
+            return None
+        given = [a.arg for a in (*value.node.args.posonlyargs, *value.node.args.args)]
+        for target in self._operators.get(value.node.name, ()):
+            entry = target.choices[0][1]
+            needed = [p.name for p in entry.signature.positional if p.required]
+            if given[: len(needed)] == needed:
+                return Target(target.path, target.family, target.choices, "", partials)
+        return None
+
+
+def _only_raises(value: Value) -> bool:
+    """True for a function that says what is missing: how it is called makes no difference."""
+    if not isinstance(value, Definition) or not isinstance(value.node, FUNCTIONS):
+        return False
+    body = [s for s in value.node.body if not isinstance(s, ast.Expr | ast.Assign | ast.AnnAssign)]
+    return [type(statement) for statement in body] == [ast.Raise]
 
 
 def _functions(callee: Definition) -> list[ast.FunctionDef | ast.AsyncFunctionDef]:

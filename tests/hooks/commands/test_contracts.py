@@ -4,7 +4,7 @@ import json
 import subprocess
 import sys
 
-from attngate.validators.contracts.load import all_builds
+from attngate.validators.contracts.load import shown_builds
 
 
 def attngate(*args: str) -> subprocess.CompletedProcess[str]:
@@ -18,7 +18,7 @@ def test_lists_every_build_on_a_line() -> None:
     listed = attngate("contracts", "list")
     assert listed.returncode == 0
     ids = [line.split()[0] for line in listed.stdout.splitlines()]
-    assert ids == [build.id for build in all_builds()]
+    assert ids == [build.id for build in shown_builds()]
     assert {"metax-2", "vllm-variant", "metax-mla-1", "metax-flashinfer-0.2"} <= set(ids)
 
 
@@ -58,6 +58,27 @@ def test_tells_what_a_call_has_to_change_between_two_builds() -> None:
     )
     lse = [d["text"] for d in data["differences"] if d["what"] == "lse"]
     assert lse == ["[q, heads] base 2, empty -inf became [q, heads] base e, empty +inf"]
+    mla = attngate("contracts", "diff", "flashmla-2025-04", "flashmla-2026-01").stdout
+    assert "returns    tile_scheduler_metadata: a tensor became FlashMLASchedMeta" in mla
+    heads = attngate("contracts", "diff", "flashmla-2025-04", "flashmla-2025-10").stdout
+    assert "renamed    num_heads_per_head_k became num_q_tokens_per_head_k" in heads
+    gemm = attngate("contracts", "diff", "deep-gemm-2.5", "metax-deep-gemm").stdout
+    assert (
+        "rows       num_sms + 1 became get_num_blocks_paged_mqa_logits_metadata(num_sms) + 1"
+        in gemm
+    )
+
+
+def test_shows_what_no_signature_says() -> None:
+    shown = attngate("contracts", "show", "vllm-ops").stdout
+    assert "takes lse   prefix_lse: [heads, tokens], base e" in shown
+    assert "base 2 where is_lse_base_on_e is false" in shown
+    assert "unit        slot_mapping: slots: page * page size + offset" in shown
+    assert "writes to   key_cache" in shown
+    assert (
+        "local versions that begin with metax before 3.8"
+        in attngate("contracts", "show", "metax-mla-1").stdout
+    )
 
 
 def test_a_difference_is_between_two_known_builds() -> None:
