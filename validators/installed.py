@@ -110,7 +110,16 @@ def read_component(folder: str, component: str, builds: list[Build]) -> Installe
         paths.setdefault(entry.name, []).extend(
             p for p in entry.paths if p not in paths[entry.name]
         )
-    files = FolderFiles(folder, {p.rpartition(".")[0] for group in paths.values() for p in group})
+    owners = {e.name: e.owner for b in builds for e in b.entries}
+    files = FolderFiles(
+        folder,
+        {
+            p.rsplit(".", 2 if owners[name] else 1)[0]
+            for name, group in paths.items()
+            for p in group
+            if "." not in owners[name]
+        },
+    )
     version = distribution_version(folder, [d for b in builds for d in b.distributions])
     if not files and not version:
         return None
@@ -119,7 +128,7 @@ def read_component(folder: str, component: str, builds: list[Build]) -> Installe
     unknown: dict[str, str] = {}
     missing: set[str] = set()
     for name, group in paths.items():
-        seen = _look_up(resolver, folder, group)
+        seen = _look_up(resolver, folder, group, owners[name])
         if isinstance(seen, InstalledCallable):
             callables[name] = seen
         elif seen is None:
@@ -129,15 +138,21 @@ def read_component(folder: str, component: str, builds: list[Build]) -> Installe
     return InstalledComponent(component, version, folder, callables, unknown, frozenset(missing))
 
 
-def _look_up(resolver: Resolver, folder: str, paths: list[str]) -> InstalledCallable | str | None:
+def _look_up(
+    resolver: Resolver, folder: str, paths: list[str], owner: str
+) -> InstalledCallable | str | None:
     """An entry point's definition, why it is unknown, or None where its module has no such name."""
+    if "." in owner:
+        return "it belongs to an object that is made when the component runs"
     for path in paths:
         module, _, name = path.rpartition(".")
-        if module not in {resolver.module_at(p).name for p in resolver.files}:
+        if owner:
+            module, _, name = module.rpartition(".")
+        if resolver.path_of(module) is None:
             continue
         values = list(resolver.member(module, name))
         if len(values) == 1 and isinstance(values[0], Definition):
-            return _callable(values[0], folder)
+            return _callable(resolver, values[0], folder, path.rpartition(".")[2] if owner else "")
         if _is_missing(resolver, module, name, values):
             return None
         reasons = [v.reason for v in values if isinstance(v, Unknown)]
@@ -147,15 +162,32 @@ def _look_up(resolver: Resolver, folder: str, paths: list[str]) -> InstalledCall
     return "its module has no Python source"
 
 
-def _callable(definition: Definition, folder: str) -> InstalledCallable | str:
+def _callable(
+    resolver: Resolver, definition: Definition, folder: str, method: str
+) -> InstalledCallable | str:
+    """A function, a method of a class, or a class's initialiser."""
     node = definition.node
+    is_method = isinstance(node, ast.ClassDef)
     if isinstance(node, ast.ClassDef):
-        return "it is a class"
-    changing = [d for d in node.decorator_list if _decorator(d) not in _KEEP_SIGNATURE]
+        name = method or "__init__"
+        found = [n for n in node.body if isinstance(n, ast.FunctionDef) and n.name == name]
+        if not found:
+            return (
+                "it is a class" if not method else f"class {node.name} has no `{method}` of its own"
+            )
+        node = found[-1]
+    elif method:
+        return "it is no class"
+    module = resolver.module_at(definition.file)
+    changing = [
+        d
+        for d in node.decorator_list
+        if _decorator(d) not in _KEEP_SIGNATURE and not resolver.keeps_signature(module, d)
+    ]
     if changing:
         return f"the decorator `{ast.unparse(changing[0])}` may change its signature"
     file = os.path.join(folder, definition.file)
-    return InstalledCallable(signature_of(node.args), file, node.lineno)
+    return InstalledCallable(signature_of(node.args, bound=is_method), file, node.lineno)
 
 
 def _decorator(node: ast.expr) -> str:
@@ -164,7 +196,9 @@ def _decorator(node: ast.expr) -> str:
 
 def _is_missing(resolver: Resolver, module: str, name: str, values: list[Value]) -> bool:
     """True where nothing in the module can give it the name: no binding, star import or hook."""
-    path = next(p for p in resolver.files if resolver.module_at(p).name == module)
+    path = resolver.path_of(module)
+    if path is None:
+        return False
     scope = resolver.module_at(path).names.module
     is_open = scope.stars or name in scope.bindings or "__getattr__" in scope.bindings
     return not is_open and all(isinstance(v, Unknown) for v in values)

@@ -151,6 +151,19 @@ class Resolver:
         """True for a module or package of the tree."""
         return name in self._paths or name in self._packages
 
+    def path_of(self, name: str) -> str | None:
+        """The file of a module, None where the tree has none."""
+        return self._paths.get(name)
+
+    def keeps_signature(self, module: Module, decorator: ast.expr) -> bool:
+        """True for a decorator of the tree whose wrappers all say that they stand for the function.
+
+        Such a wrapper takes `*args` and `**kwargs` and is itself made with `functools.wraps`.
+        """
+        func = decorator.func if isinstance(decorator, ast.Call) else decorator
+        values = self.values(module, func)
+        return bool(values) and all(isinstance(v, Definition) and _wraps(v.node) for v in values)
+
     def values(self, module: Module, expression: ast.expr) -> tuple[Value, ...]:
         """Every value the expression can have, each once; never empty."""
         key = (module.file.path, expression)
@@ -540,6 +553,18 @@ def default_of(function: FunctionNode, argument: ast.arg) -> ast.expr | None:
         position = positional.index(argument) - len(positional) + len(arguments.defaults)
         return arguments.defaults[position] if position >= 0 else None
     return arguments.kw_defaults[arguments.kwonlyargs.index(argument)]
+
+
+def _wraps(node: FunctionNode | ast.ClassDef) -> bool:
+    wrappers = [
+        part
+        for part in ast.walk(node)
+        if isinstance(part, ast.FunctionDef) and part.args.vararg and part.args.kwarg
+    ]
+    return bool(wrappers) and all(
+        any(isinstance(d, ast.Call) and last_name(d.func) == "wraps" for d in part.decorator_list)
+        for part in wrappers
+    )
 
 
 def _binds_self(scope: Names) -> bool:

@@ -198,3 +198,40 @@ def test_an_unknown_signature_leaves_the_record(
         ("ATT104", 7, "error", "recorded"),
         ("ATT101", 8, "warning", "source-inspected"),
     ]
+
+
+def test_reads_methods_and_initialisers_of_a_component_s_classes(
+    tmp_path: Path, make_snapshot: Callable[..., Snapshot]
+) -> None:
+    """A stand-in for flashinfer whose wrapper is decorated by one that says what it stands for."""
+    module = (
+        "import functools\n\n\n"
+        "def logged(func=None, *, trace=None):\n"
+        "    def decorate(f):\n"
+        "        @functools.wraps(f)\n"
+        "        def call(*args, **kwargs):\n            return f(*args, **kwargs)\n\n"
+        "        return call\n\n    return decorate if func is None else decorate(func)\n\n\n"
+        "def changed(func):\n    return lambda *args, **kwargs: func(1, *args, **kwargs)\n\n\n"
+        "class BatchPrefillWithPagedKVCacheWrapper:\n"
+        "    def __init__(self, workspace, layout='NHD'): ...\n\n"
+        "    @logged(trace=1)\n    def plan(self, indptr, *, novel=None): ...\n\n"
+        "    @changed\n    def run(self, q, cache): ...\n"
+    )
+    for name, text in {"prefill": module, "__init__": "from .prefill import *\n"}.items():
+        path = tmp_path / "flashinfer" / f"{name}.py"
+        path.parent.mkdir(exist_ok=True)
+        path.write_text(text)
+    found = read_components([str(tmp_path)], all_builds())["flashinfer"]
+    wrapper = "BatchPrefillWithPagedKVCacheWrapper"
+    assert str(found.callables[wrapper].signature) == "(workspace, layout='NHD')"
+    assert str(found.callables[f"{wrapper}.plan"].signature) == "(indptr, *, novel=None)"
+    assert "decorator `changed`" in found.unknown[f"{wrapper}.run"]
+    compiled = "BatchDecodeWithPagedKVCacheWrapper._cached_module.plan"
+    assert "made when the component runs" in found.unknown[compiled]
+    call = (
+        f"import flashinfer\n\nw = flashinfer.{wrapper}(1, kv_layout='HND')\n"
+        "w.plan(1, novel=2)\nw.plan(1, fixed_split_size=2)\n"
+    )
+    result = check(make_snapshot({"a.py": call}), CheckOptions(installed={"flashinfer": found}))
+    lines = [(f.code, f.location.line, f.severity) for f in result.findings]
+    assert lines == [("ATT101", 3, Severity.ERROR), ("ATT101", 5, Severity.ERROR)]

@@ -297,9 +297,10 @@ def _mismatch(
 
 
 def _conversion(wanted: Wanted, has: str) -> str:
+    by_hand = "multiply by ln 2" if has == "2" else "divide by ln 2"
     if wanted.natural_if:
-        return f"Pass {wanted.natural_if}={has == 'e'}."
-    return "Multiply by ln 2 first." if has == "2" else "Divide by ln 2 first."
+        return f"Pass {wanted.natural_if}={has == 'e'} where the target has it, or {by_hand} first."
+    return f"{by_hand.capitalize()} first."
 
 
 def _base(of: Wanted | Lse, passed: dict[str, ast.expr]) -> str:
