@@ -76,7 +76,7 @@ def test_shows_what_no_signature_says() -> None:
     assert "unit        slot_mapping: slots: page * page size + offset" in shown
     assert "writes to   key_cache" in shown
     assert (
-        "local versions that begin with metax before 3.8"
+        "local versions that begin with metax from 3.3 on before 3.8"
         in attngate("contracts", "show", "metax-mla-1").stdout
     )
 
