@@ -22,11 +22,11 @@ _EXITS = (ast.Return, ast.Raise, ast.Continue, ast.Break)
 
 @rule("ATT108", "unguarded-optional", Severity.WARNING)
 def unguarded_optional(file: SourceFile, context: Context) -> Iterator[Hit]:
-    """A function that was looked up with None for "missing" is called without a test.
+    """A function that is None where a component lacks it is called without a test.
 
     Why:
-        `getattr(component, name, None)` keeps the import of a module from failing where the installed
-        build lacks the function. The call then fails with "'NoneType' object is not callable", far from
+        `getattr(component, name, None)`, or None in an `except ImportError`, keeps the import of a module
+        from failing where the installed build lacks the function. The call then fails with "'NoneType' object is not callable", far from
         the reason.
 
     Instead:
@@ -37,7 +37,8 @@ def unguarded_optional(file: SourceFile, context: Context) -> Iterator[Hit]:
     optional = {
         name: bindings[0]
         for name, bindings in names.module.bindings.items()
-        if bindings and all(_is_lookup(b) for b in bindings)
+        if bindings
+        and (all(_is_lookup(b) for b in bindings) or _is_import_or_none(names, bindings))
     }
     for call in names.calls if optional else ():
         func = call.func
@@ -48,7 +49,7 @@ def unguarded_optional(file: SourceFile, context: Context) -> Iterator[Hit]:
         if not _is_tested(names, call, func.id):
             yield Hit(
                 file.at_node(call),
-                f"`{func.id}` may be None here: it was looked up with None for a missing function",
+                f"`{func.id}` may be None here: that is what it is where the function is missing",
                 advice="Test it first, and name the component that lacks it.",
                 observed=file.source.line(getattr(optional[func.id].statement, "lineno", 0))[:120],
             )
@@ -59,6 +60,35 @@ def _is_lookup(binding: Binding) -> bool:
     if not isinstance(how, ast.Call) or dotted(how.func) != "getattr" or len(how.args) != 3:
         return False
     return isinstance(how.args[2], ast.Constant) and how.args[2].value is None
+
+
+def _is_import_or_none(names: FileNames, bindings: list[Binding]) -> bool:
+    """True for a name that a `try` imports from outside, and None in its `except ImportError`."""
+    imports = [b for b in bindings if isinstance(b.how, ast.alias) and b.of is not None]
+    nothing = [b for b in bindings if isinstance(b.how, ast.Constant) and b.how.value is None]
+    if len(imports) != 1 or len(nothing) != 1 or len(bindings) != 2:
+        return False
+    handler = names.parents.get(nothing[0].statement)
+    guard = names.parents.get(imports[0].statement)
+    return (
+        isinstance(handler, ast.ExceptHandler)
+        and isinstance(guard, ast.Try)
+        and imports[0].statement in guard.body
+        and handler in guard.handlers
+        and imports[0].of is not None
+        and not imports[0].of.level
+        and not _sets_flag([*guard.body, *guard.orelse, *handler.body])
+    )
+
+
+def _sets_flag(statements: list[ast.stmt]) -> bool:
+    """True where a flag tells the rest of the module whether the import worked."""
+    return any(
+        isinstance(s, ast.Assign)
+        and isinstance(s.value, ast.Constant)
+        and isinstance(s.value.value, bool)
+        for s in statements
+    )
 
 
 def _is_local(names: FileNames, node: ast.Name) -> bool:
