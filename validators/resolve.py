@@ -18,7 +18,13 @@ if TYPE_CHECKING:
     from attngate.validators.names import Binding, FileNames, FunctionNode, Names
 
 _MAX_DEPTH = 60
+FUNCTIONS = (ast.FunctionDef, ast.AsyncFunctionDef)
 _TRANSPARENT = ("typing.cast",)
+# Calls whose result takes what their first argument takes.
+_KEEPING = frozenset(
+    ["functools.cache", "functools.lru_cache", "torch.compiler.disable", "torch._dynamo.disable",
+     "torch.compile", "torch.no_grad", "torch.inference_mode"]
+)  # fmt: skip
 
 
 @dataclass(frozen=True, slots=True)
@@ -452,6 +458,8 @@ class Resolver:
                     )
             elif path in _TRANSPARENT and len(node.args) > 1:
                 yield from self.values(module, node.args[1])
+            elif node.args and (path in _KEEPING or _is_wrapping(callee)):
+                yield from self.values(module, node.args[0])
             elif path == "importlib.import_module" and node.args:
                 yield self._imported_by_call(node)
             elif short(node.func) == "getattr" and len(node.args) > 1:
@@ -553,6 +561,13 @@ def default_of(function: FunctionNode, argument: ast.arg) -> ast.expr | None:
         position = positional.index(argument) - len(positional) + len(arguments.defaults)
         return arguments.defaults[position] if position >= 0 else None
     return arguments.kw_defaults[arguments.kwonlyargs.index(argument)]
+
+
+def _is_wrapping(value: Value) -> bool:
+    """True for a decorator of the tree that says of what it returns that it stands for its argument."""
+    return (
+        isinstance(value, Definition) and isinstance(value.node, FUNCTIONS) and _wraps(value.node)
+    )
 
 
 def _wraps(node: FunctionNode | ast.ClassDef) -> bool:

@@ -19,8 +19,7 @@ from attngate.validators.contracts.match import (
     literal,
     possible_returns,
 )
-from attngate.validators.contracts.sites import FUNCTIONS
-from attngate.validators.resolve import Definition, last_name, self_assignments, short
+from attngate.validators.resolve import FUNCTIONS, Definition, last_name, self_assignments, short
 from attngate.validators.symbols import dotted
 
 if TYPE_CHECKING:

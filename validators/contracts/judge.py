@@ -16,8 +16,8 @@ from typing import TYPE_CHECKING, Protocol
 from attngate.validators.contracts.basis import Basis, is_generation, is_seen_on
 from attngate.validators.contracts.flow import Flow
 from attngate.validators.contracts.load import all_builds, families, target_families
-from attngate.validators.contracts.match import Comparison, Problem, compare
-from attngate.validators.contracts.sites import Site, SiteFinder, Target
+from attngate.validators.contracts.match import Breach, Comparison, Problem, compare
+from attngate.validators.contracts.sites import Forward, Site, SiteFinder, Target
 from attngate.validators.contracts.tells import Tells
 from attngate.validators.installed import describe
 from attngate.validators.model import Build as ExpectedBuild
@@ -129,11 +129,28 @@ class Judge:
         """Judge a call, and note every file that this rested on."""
         resolver = self._finder.resolver
         outer, resolver.consulted = resolver.consulted, set()
-        judgement = self._judge(site) if _is_recorded(site) else self._judge_flow(site)
+        if site.forward is not None:
+            judgement = self._judge_forwarded(site, site.forward)
+        else:
+            judgement = self._judge(site) if _is_recorded(site) else self._judge_flow(site)
         told = {p for t in site.targets for b, _ in t.choices for p in self._tells.rests_on(b)}
         self.consulted.setdefault(site.module.file.path, set()).update(resolver.consulted | told)
         resolver.consulted |= outer
         return judgement
+
+    def _judge_forwarded(self, site: Site, forward: Forward) -> Judgement | None:
+        """A call of a function of the tree that hands further keywords on: only these are looked at."""
+        arguments = self._finder.forwarded(site, forward)
+        names = forward.module.names
+        compared = []
+        for target in (t for t in site.targets if _is_component(t)):
+            for basis in self.bases(target):
+                found = compare(arguments, basis.entry, basis.signature, target.family, names)
+                own = [p for p in found.problems if p.breach is Breach.KEYWORD]
+                problems = tuple(p for p in own if p.node in site.call.keywords)
+                compared.append((target, basis, Comparison(problems, ())))
+        agreed = _agreed([c for _, _, c in compared]) if compared else []
+        return self._violation(site, agreed, compared) if agreed else None
 
     def _judge_flow(self, site: Site) -> Judgement | None:
         """A call of the target's own operator: only what a signature does not show is looked at."""
@@ -306,7 +323,11 @@ class Judge:
 
 def _is_recorded(site: Site) -> bool:
     """True for a call of a component; False for one of the target's own operators."""
-    return not all(b.signatures == "target" for t in site.targets for b in t.family.builds)
+    return any(_is_component(target) for target in site.targets)
+
+
+def _is_component(target: Target) -> bool:
+    return any(build.signatures == "recorded" for build in target.family.builds)
 
 
 def _agreed(comparisons: list[Comparison]) -> list[Agreed]:

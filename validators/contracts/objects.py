@@ -13,7 +13,13 @@ from typing import TYPE_CHECKING
 
 from attngate.validators.index import Foreign
 from attngate.validators.infer import Instance, NoneValue
-from attngate.validators.resolve import Definition, argument_for, last_name, self_assignments
+from attngate.validators.resolve import (
+    FUNCTIONS,
+    Definition,
+    argument_for,
+    last_name,
+    self_assignments,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
@@ -22,7 +28,6 @@ if TYPE_CHECKING:
     from attngate.validators.resolve import Module, Resolver
 
 _DEPTH = 12
-_FUNCTIONS = (ast.FunctionDef, ast.AsyncFunctionDef)
 _MAPPINGS = frozenset(["dict", "Dict", "defaultdict", "DefaultDict", "Mapping", "OrderedDict"])
 
 
@@ -111,7 +116,7 @@ class Objects:
     ) -> set[str] | None:
         """What every call in the tree passes for a parameter of a function outside a class."""
         outer = module.names.parents.get(function)
-        if not isinstance(function, _FUNCTIONS) or not isinstance(outer, ast.Module):
+        if not isinstance(function, FUNCTIONS) or not isinstance(outer, ast.Module):
             return None
         if argument.annotation is not None:
             return None
@@ -157,7 +162,7 @@ class Objects:
             return self._held(module, func.value)
         found: set[str] = set()
         for callee in self.resolver.values(module, node.func):
-            if not isinstance(callee, Definition) or not isinstance(callee.node, _FUNCTIONS):
+            if not isinstance(callee, Definition) or not isinstance(callee.node, FUNCTIONS):
                 return None
             if callee.node.returns is not None or callee.node.decorator_list:
                 return None

@@ -10,6 +10,7 @@ from attngate.validators.contracts.match import Arguments
 from attngate.validators.contracts.objects import Objects
 from attngate.validators.index import Foreign
 from attngate.validators.resolve import (
+    FUNCTIONS,
     Definition,
     External,
     Module,
@@ -22,14 +23,12 @@ from attngate.validators.resolve import (
 )
 from attngate.validators.symbols import dotted
 
-FUNCTIONS = (ast.FunctionDef, ast.AsyncFunctionDef)
-
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping
 
     from attngate.validators.contracts.schema import Build, Entry, Family
     from attngate.validators.infer import Inference
-    from attngate.validators.names import Names
+    from attngate.validators.names import FunctionNode, Names
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,6 +60,7 @@ class Site:
         targets: What it may lead to.
         doubts: What else the callee may be, as reasons; not empty means that the call is not decided.
         is_partial: True where the entry point is not called but prepared by `functools.partial`.
+        forward: The call inside a function of the tree that hands this call's further keywords on.
     """
 
     module: Module
@@ -68,6 +68,32 @@ class Site:
     targets: tuple[Target, ...]
     doubts: tuple[str, ...] = ()
     is_partial: bool = False
+    forward: Forward | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Forward:
+    """A function that hands `**kwargs` on to an entry point.
+
+    Attributes:
+        module: Where it stands.
+        function: The function.
+        call: The one call that the keywords reach.
+        targets: What that call may lead to.
+        kept: Keywords that the function takes out before.
+    """
+
+    module: Module
+    function: FunctionNode
+    call: ast.Call
+    targets: tuple[Target, ...]
+    kept: frozenset[str]
+
+    def reaches(self, keyword: str | None) -> bool:
+        """True for a keyword that a caller passes through."""
+        arguments = self.function.args
+        named = (*arguments.posonlyargs, *arguments.args, *arguments.kwonlyargs)
+        return keyword not in self.kept and keyword not in {a.arg for a in named}
 
 
 @dataclass(eq=False)
@@ -134,7 +160,7 @@ class SiteFinder:
             self.consulted.setdefault(path, set()).update(self.resolver.consulted)
             self.resolver.consulted |= outer
             again = [p for p, w in self._local.items() if len(w) != marked.get(p, 0)]
-            fresh = [p for p in self._files_with(self._exported - words) if p not in found]
+            fresh = [p for p in self._files_with(self._exported - words) if p != path]
             waiting += [p for p in dict.fromkeys(again + fresh) if p not in waiting]
         sites = [site for path in sorted(found) for site in found[path]]
         return sorted(sites, key=lambda s: (s.module.file.path, s.call.lineno, s.call.col_offset))
@@ -196,6 +222,16 @@ class SiteFinder:
         sites = list(self._method_site(module, call, call.func))
         return [t for site in sites for t in site.targets] or found
 
+    def forwarded(self, site: Site, forward: Forward) -> Arguments:
+        """What reaches an entry point through a function that hands keywords on."""
+        arguments = Arguments(site.call)
+        arguments.add(forward.call, forward.call.args, forward.module.names)
+        arguments.open_keywords = any(k.arg is None for k in site.call.keywords)
+        for keyword in site.call.keywords:
+            if keyword.arg is not None and forward.reaches(keyword.arg):
+                arguments.keywords[keyword.arg] = (keyword.value, keyword)
+        return arguments
+
     def arguments(self, module: Module, call: ast.Call, target: Target) -> Arguments:
         """What a call passes to an entry point, partial applications on the way included."""
         arguments = Arguments(call)
@@ -245,6 +281,7 @@ class SiteFinder:
         for call in module.names.calls:
             if self._mentions(path, call.func):
                 yield from self._site(module, call, call.func)
+                self._export_forwarder(module, call)
             elif isinstance(call.func, ast.Attribute) and call.func.attr in self._methods:
                 yield from self._method_site(module, call, call.func)
             passed = [*call.args, *(k.value for k in call.keywords)]
@@ -257,6 +294,11 @@ class SiteFinder:
     def _site(self, module: Module, call: ast.Call, func: ast.expr) -> Iterator[Site]:
         values = self.resolver.values(module, func)
         targets = tuple(t for v in values if (t := self._target(v)))
+        if not targets and len(values) == 1 and isinstance(values[0], Definition):
+            forward = self._forward_of(values[0])
+            if forward is not None and any(forward.reaches(k.arg) for k in call.keywords):
+                yield Site(module, call, forward.targets, forward=forward)
+            return
         doubts = tuple(
             _doubt(v)
             for v in values
@@ -269,6 +311,44 @@ class SiteFinder:
             targets = (Target(ast.unparse(func), family, (), unfollowed[0].reason),)
         if targets:
             yield Site(module, call, targets, doubts)
+
+    def _export_forwarder(self, module: Module, call: ast.Call) -> None:
+        """Let callers of the function around be looked at, where it hands its keywords on to the call."""
+        scope = module.names.scope_of(call).node
+        if isinstance(scope, FUNCTIONS) and scope.args.kwarg is not None:
+            is_common = scope.name.startswith(("__", "forward"))
+            if not is_common and self._forward_of(Definition(module.file.path, scope)) is not None:
+                self._exported.add(scope.name)
+
+    def _forward_of(self, value: Definition) -> Forward | None:
+        """What becomes of a function's `**kwargs`, where one call of an entry point gets them all."""
+        node = value.node
+        if not isinstance(node, FUNCTIONS) or node.args.kwarg is None:
+            return None
+        module = self.resolver.module_at(value.file)
+        names = module.names
+        calls: list[ast.Call] = []
+        kept: set[str] = set()
+        for part in ast.walk(node):
+            if not isinstance(part, ast.Name) or part.id != node.args.kwarg.arg:
+                continue
+            parent = names.parents.get(part)
+            around = names.parents.get(parent) if parent is not None else None
+            if (
+                isinstance(parent, ast.keyword)
+                and parent.arg is None
+                and isinstance(around, ast.Call)
+            ):
+                calls.append(around)
+            elif not _is_harmless(parent, around, kept):
+                return None
+        if len(calls) != 1:
+            return None
+        leads = self.leads(module, calls[0])
+        targets = tuple(t for t in leads if isinstance(t, Target))
+        if not targets or len(targets) != len(leads):
+            return None
+        return Forward(module, node, calls[0], targets, frozenset(kept))
 
     def _method_site(self, module: Module, call: ast.Call, func: ast.Attribute) -> Iterator[Site]:
         """A method of a component's class, where everything the object can be is such a class."""
@@ -342,6 +422,21 @@ class SiteFinder:
             if given[: len(needed)] == needed:
                 return Target(target.path, target.family, target.choices, "", partials)
         return None
+
+
+def _is_harmless(parent: ast.AST | None, around: ast.AST | None, kept: set[str]) -> bool:
+    """True where `kwargs` is only asked, or a named keyword is taken out of it or put in."""
+    word = None
+    if isinstance(parent, ast.Attribute) and isinstance(around, ast.Call) and around.args:
+        word = around.args[0] if parent.attr in ("pop", "get", "setdefault") else None
+    elif isinstance(parent, ast.Subscript):
+        word = parent.slice
+    elif isinstance(parent, ast.Compare):
+        return True
+    if not isinstance(word, ast.Constant) or not isinstance(word.value, str):
+        return False
+    kept.add(word.value)
+    return True
 
 
 def _only_raises(value: Value) -> bool:
