@@ -192,10 +192,10 @@ class Flow:
     # Buffers
 
     def wrong_rows(
-        self, site: Site, arguments: Arguments, entry: Entry, ruled: Entry
+        self, site: Site, arguments: Arguments, entry: Entry, ruling: Basis
     ) -> Iterator[Problem]:
         """A buffer for the result that is allocated by another rule than the build's."""
-        rows = ruled.rows
+        rows = ruling.entry.rows
         if rows is None or not rows.by:
             return
         count = bind(arguments, entry.signature).get(rows.of)
@@ -211,8 +211,8 @@ class Flow:
                         "rows",
                         allocation,
                         rows.seen,
-                        f"`{short(buffer)}` keeps what {ruled.name} returns, and has "
-                        f"`{short(first)}` rows; this build returns as many as {rows.by} says",
+                        f"`{short(buffer)}` keeps what {ruling.entry.name} returns, and has "
+                        f"`{short(first)}` rows; {ruling.build.id} returns as many as {rows.by} says",
                         expected=f"{rows.by}({short(count)})"
                         + (f" + {rows.more}" * bool(rows.more)),
                         observed=short(allocation),

@@ -170,7 +170,7 @@ class Judge:
             yield target, Basis(target.choices[0][0], entry, None), Comparison(problems, ())
             return
         for basis in self.bases(owner):
-            problems = tuple(flow.wrong_rows(site, arguments, entry, basis.entry))
+            problems = tuple(flow.wrong_rows(site, arguments, entry, basis))
             yield target, basis, Comparison(problems, ())
 
     def _judge(self, site: Site) -> Judgement:
@@ -204,7 +204,7 @@ class Judge:
         problems = [
             *found.problems,
             *flow.wrong_lse(site, arguments, entry),
-            *flow.wrong_rows(site, arguments, entry, entry),
+            *flow.wrong_rows(site, arguments, entry, basis),
             *flow.object_uses(site, entry),
         ]
         return Comparison(tuple(problems), found.doubts)

@@ -4,7 +4,14 @@ from importlib import resources
 
 import pytest
 
-from attngate.validators.contracts.load import all_builds, families, parse
+from attngate.validators.contracts.basis import is_generation
+from attngate.validators.contracts.load import (
+    all_builds,
+    families,
+    parse,
+    shown_builds,
+    target_families,
+)
 from attngate.validators.model import Level
 
 RAW = (resources.files("attngate.validators.contracts") / "flash_attn.toml").read_bytes().decode()
@@ -60,3 +67,45 @@ def test_a_contract_that_does_not_hold_together_is_refused(old: str, new: str, w
     assert old in RAW
     with pytest.raises(ValueError, match=words):
         parse(RAW.replace(old, new).encode(), "flash_attn.toml")
+
+
+def test_a_build_takes_over_what_another_one_has() -> None:
+    builds = {build.id: build for build in all_builds()}
+    newer, older = builds["metax-flashinfer-0.2"], builds["metax-flashinfer-0.2-stream"]
+    plan = "BatchPrefillWithPagedKVCacheWrapper.plan"
+    assert older.entry(plan) == newer.entry(plan)
+    compiled = "BatchDecodeWithPagedKVCacheWrapper._cached_module.plan"
+    counts = [len(b.entry(compiled).signature.parameters) for b in (older, newer)]  # type: ignore[union-attr]
+    assert counts == [16, 15]
+    lost = RAW.replace('local = "metax"', 'local = "metax"\nlike = "nothing"', 1)
+    with pytest.raises(ValueError, match="metax-2 is like nothing, which is no build"):
+        parse(lost.encode(), "flash_attn.toml")
+
+
+def test_what_a_layout_speaks_of_is_a_parameter_or_comes_back() -> None:
+    wrong = RAW.replace("complete = false", 'complete = false\nunits = { lost = "rows" }', 1)
+    with pytest.raises(ValueError, match=r"no parameter or returned value \['lost'\]"):
+        parse(wrong.encode(), "flash_attn.toml")
+
+
+@pytest.mark.parametrize(
+    ("version", "expected"),
+    [
+        ("1.0.1+metax3.2.1.3torch2.6", ["metax-mla-1-length"]),
+        ("1.0.1+metax3.3.0.2torch2.8", ["metax-mla-1"]),
+        ("1.0.1+metax3.10.0torch2.10", ["metax-mla-1-object"]),
+        ("1.0.0", ["flashmla-2025-04", "flashmla-2025-10", "flashmla-2026-01"]),
+        ("0.9+metax3.3", []),
+    ],
+)
+def test_the_number_behind_a_vendor_tells_generations_apart(
+    version: str, expected: list[str]
+) -> None:
+    builds = families()["flash_mla"].builds
+    assert [b.id for b in builds if is_generation(b, version)] == expected
+
+
+def test_operators_of_the_target_are_shown_and_are_no_component() -> None:
+    (operators,) = target_families().values()
+    assert operators.builds[0] in shown_builds()
+    assert operators.builds[0] not in all_builds()
