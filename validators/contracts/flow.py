@@ -170,7 +170,9 @@ class Flow:
                 return None
             arguments = self.finder.arguments(module, node, lead)
             for basis in self.builds.bases(lead):
-                kind = _kind(basis.entry, arguments, element, node.lineno)
+                kind = _kind(
+                    basis.entry, arguments, element, f"{module.file.path} line {node.lineno}"
+                )
                 found.append([kind] if kind is not None else None)
         return _all(found)
 
@@ -311,7 +313,7 @@ def _base(of: Wanted | Lse, passed: dict[str, ast.expr]) -> str:
     return ("e" if value else "2") if known else ""
 
 
-def _kind(entry: Entry, arguments: Arguments, element: int | None, line: int) -> Kind | None:
+def _kind(entry: Entry, arguments: Arguments, element: int | None, place: str) -> Kind | None:
     """What a returned element is; None where it is no log-sum-exp, or may be none."""
     lse = entry.lse
     if lse is None or element is None:
@@ -320,7 +322,7 @@ def _kind(entry: Entry, arguments: Arguments, element: int | None, line: int) ->
     rows = [r for r in possible_returns(arguments, entry, passed) if len(r.values) > 1]
     if not rows or any(r.values[element : element + 1] not in [(n,) for n in _LSE] for r in rows):
         return None
-    origin = f"{entry.name} of line {line}"
+    origin = f"{entry.name} in {place}"
     if arguments.open_keywords or any(name in passed for name in lse.unless):
         return Kind("", (), origin)
     return Kind(_base(lse, passed), _dims(lse.layout), origin)

@@ -19,6 +19,7 @@ from attngate.validators.contracts.load import all_builds, families, target_fami
 from attngate.validators.contracts.match import Breach, Comparison, Problem, compare
 from attngate.validators.contracts.sites import Forward, Site, SiteFinder, Target
 from attngate.validators.contracts.tells import Tells
+from attngate.validators.infer import Inference
 from attngate.validators.installed import describe
 from attngate.validators.model import Build as ExpectedBuild
 from attngate.validators.model import CallVerdict, ContractCall, Level, Severity
@@ -31,7 +32,6 @@ if TYPE_CHECKING:
 
     from attngate.validators.context import SourceFile
     from attngate.validators.contracts.schema import Build, Entry
-    from attngate.validators.infer import Inference
     from attngate.validators.installed import InstalledComponent
     from attngate.validators.model import CheckOptions, Location, Snapshot
 
@@ -105,7 +105,9 @@ class Judge:
     def _finder(self) -> SiteFinder:
         known = (*families().values(), *target_families().values())
         resolver = Resolver(self.files, self.options.import_roots)
-        return SiteFinder(resolver, known, inference=self.inference)
+        # Its own answers: what another question has found out already leaves no trace of its files.
+        own = Inference(self.inference.index) if self.inference is not None else None
+        return SiteFinder(resolver, known, inference=own)
 
     @cached_property
     def judgements(self) -> tuple[Judgement, ...]:

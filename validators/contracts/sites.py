@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
@@ -155,15 +156,29 @@ class SiteFinder:
             words = set(self._exported)
             marked = {p: len(w) for p, w in self._local.items()}
             outer, self.resolver.consulted = self.resolver.consulted, set()
-            self._follow_aliases(path)
-            found[path] = list(self._scan(path))
-            self.consulted.setdefault(path, set()).update(self.resolver.consulted)
+            with self._noting(path):
+                self._follow_aliases(path)
+                found[path] = list(self._scan(path))
+            self.consulted[path].update(self.resolver.consulted)
             self.resolver.consulted |= outer
             again = [p for p, w in self._local.items() if len(w) != marked.get(p, 0)]
             fresh = [p for p in self._files_with(self._exported - words) if p != path]
             waiting += [p for p in dict.fromkeys(again + fresh) if p not in waiting]
         sites = [site for path in sorted(found) for site in found[path]]
         return sorted(sites, key=lambda s: (s.module.file.path, s.call.lineno, s.call.col_offset))
+
+    @contextmanager
+    def _noting(self, path: str) -> Iterator[None]:
+        """Note the files that the inference looks into for a file."""
+        noted = self.consulted.setdefault(path, set())
+        if self.inference is None:
+            yield
+            return
+        index = self.inference.index
+        outer, index.used = index.used, set()
+        yield
+        noted |= index.used
+        index.used |= outer
 
     @property
     def watched(self) -> set[str]:
