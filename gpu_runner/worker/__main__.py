@@ -1,8 +1,8 @@
-"""Start of a worker process: `python -I -B <this file> judge|candidate <fd to read> <fd to write>`.
+"""Start of a worker process: `python -I -B <this file> ROLE <fd to read> <fd to write>`.
 
-It is started as a file in the user's interpreter, which need not have attngate installed and whose
-own copy, if it has one, must not be used. So the names of the packages above are made here, and only
-this folder can be imported through them.
+ROLE is judge, candidate or identity. It is started as a file in the user's interpreter, which need not
+have attngate installed and whose own copy, if it has one, must not be used. So the names of the
+packages above are made here, and only this folder can be imported through them.
 """
 
 import os

@@ -50,6 +50,10 @@ def _move_away(fd: int) -> int:
 
 
 def _handler(role: str) -> Callable[[Request], Reply]:
+    if role == "identity" and sys.version_info >= OLDEST_PYTHON:
+        from attngate.gpu_runner.worker import identity
+
+        return identity.handle  # torch is one of the things it may be asked about, so not needed
     unusable = _unusable_interpreter()
     if unusable is not None:
         return lambda _request: unusable
