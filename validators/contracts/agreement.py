@@ -51,11 +51,12 @@ class Probe:
 def agreement(entry: Entry, real: Signature) -> Agreement:
     """Compare a record with a signature.
 
-    A list that is not known to be complete is not contradicted by a further optional parameter, and a
-    parameter recorded as a keyword may also have a position.
+    A list that is not known to be complete is not contradicted by a further optional parameter, one
+    that ends in `*args, **kwargs` by no further parameter at all, and a parameter recorded as a
+    keyword may also have a position.
     """
     recorded = entry.signature
-    if _forwards(real) and not _forwards(recorded):
+    if real.more_keywords and not recorded.more_keywords:
         return Agreement(open=f"it takes {real}: what it hands on to is not visible")
     changed = [*_lost(entry, real), *_order(recorded, real), *_met(recorded, real)]
     news: list[str] = []
@@ -64,17 +65,20 @@ def agreement(entry: Entry, real: Signature) -> Agreement:
             continue
         if parameter.name in entry.rejected:
             changed.append(f"{parameter.name} was refused and is taken now")
+        elif recorded.more_keywords:
+            news.append(f"it also takes {_written(parameter)}")
         elif parameter.required:
             changed.append(f"{parameter.name} is new, and is required")
         elif entry.complete:
             changed.append(f"{parameter.name} is new")
         else:
-            news.append(f"it also takes {parameter.name}={parameter.default}")
-    return Agreement(tuple(changed), (*news, *_settled(entry, real)))
+            news.append(f"it also takes {_written(parameter)}")
+    news += [*_settled(entry, real), *_incomparable(recorded, real)]
+    return Agreement(tuple(changed), tuple(news))
 
 
-def _forwards(signature: Signature) -> bool:
-    return signature.more_positions and signature.more_keywords
+def _written(parameter: Parameter) -> str:
+    return parameter.name if parameter.required else f"{parameter.name}={parameter.default}"
 
 
 def _is_recorded(recorded: Signature, name: str) -> bool:
@@ -85,8 +89,6 @@ def _lost(entry: Entry, real: Signature) -> Iterator[str]:
     there = {p.name for p in real.parameters}
     if not real.more_keywords:
         yield from (f"{p.name} is gone" for p in entry.signature.parameters if p.name not in there)
-    if real.more_keywords and entry.rejected and not entry.signature.more_keywords:
-        yield "further keywords are taken now (**kwargs)"
 
 
 def _order(recorded: Signature, real: Signature) -> Iterator[str]:
@@ -108,9 +110,7 @@ def _met(recorded: Signature, real: Signature) -> Iterator[str]:
         new = after.get(old.name)
         if new is None:
             continue
-        if (old.passing is not new.passing and old.passing is not Passing.KEYWORD) or (
-            old.passing is Passing.KEYWORD and new.passing is Passing.POSITION
-        ):
+        if new.passing not in (old.passing, Passing.EITHER):
             yield f"{old.name} is passed {new.passing.value} now"
         yield from _default(old, new)
 
@@ -122,28 +122,27 @@ def _default(old: Parameter, new: Parameter) -> Iterator[str]:
         yield f"{old.name}={old.default} is required now"
     elif old.default is None:
         yield f"{old.name}, which was required, has the default {new.default}"
-    elif not same_default(old.default, new.default):
+    elif same_default(old.default, new.default) is False:
         yield f"{old.name}={old.default} became {old.name}={new.default}"
 
 
-def same_default(old: str, new: str) -> bool:
-    """True where two defaults are the same text or value, or where one names something not seen here."""
+def same_default(old: str, new: str) -> bool | None:
+    """Whether two defaults are the same; None where one of them is no literal, so that nobody can say."""
     if old == new:
         return True
     try:
         before, after = ast.literal_eval(old), ast.literal_eval(new)
     except (ValueError, SyntaxError):
-        return _is_symbol(old) or _is_symbol(new)
+        return None
     return bool(before == after) and isinstance(before, bool) == isinstance(after, bool)
 
 
-def _is_symbol(text: str) -> bool:
-    """True for a default that stands for a value elsewhere: a name, an attribute, an object's repr."""
-    try:
-        ast.literal_eval(text)
-    except (ValueError, SyntaxError):
-        return True
-    return False
+def _incomparable(recorded: Signature, real: Signature) -> Iterator[str]:
+    after = {p.name: p.default for p in real.parameters}
+    for old in recorded.parameters:
+        new = after.get(old.name)
+        if old.default is not None and new is not None and same_default(old.default, new) is None:
+            yield f"whether {old.name}={new} is the recorded {old.default} cannot be told"
 
 
 def _settled(entry: Entry, real: Signature) -> Iterator[str]:
@@ -155,8 +154,13 @@ def _settled(entry: Entry, real: Signature) -> Iterator[str]:
 
 
 def probes(entry: Entry) -> list[Probe]:
-    """The calls that a build as recorded takes, and those that it refuses before anything runs."""
+    """The calls that a build as recorded takes, and those that it refuses before anything runs.
+
+    A record that ends in `*args, **kwargs` lists what callers pass by position, and no names.
+    """
     recorded = entry.signature
+    if recorded.more_keywords:
+        return [Probe("what is required, by position", _required_positions(recorded), (), True)]
     by_position = [p for p in recorded.parameters if p.passing is Passing.POSITION]
     rest = [p for p in recorded.parameters if p.passing is not Passing.POSITION]
     needed = tuple(p.name for p in rest if p.required)
@@ -173,7 +177,7 @@ def probes(entry: Entry) -> list[Probe]:
         if options:
             found.append(Probe(f"with {', '.join(options)}", least[0], needed + options, True))
     refused = dict.fromkeys(entry.rejected)
-    if entry.complete and not recorded.more_keywords:
+    if entry.complete:
         refused[UNKNOWN_KEYWORD] = None
     found += [Probe(f"with {name}", least[0], (*needed, name), False) for name in refused]
     return found
