@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from attngate.validators.callables import misfits
+from attngate.validators.callers import callers_of, takes
 from attngate.validators.context import Hit
 from attngate.validators.index import Ref
 from attngate.validators.model import Severity
@@ -12,6 +14,8 @@ from attngate.validators.registry import rule
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
+    from attngate.validators.callables import Taken
+    from attngate.validators.callers import Callers
     from attngate.validators.context import Context, SourceFile
     from attngate.validators.index import Index
     from attngate.validators.symbols import Class, Function, Param
@@ -57,27 +61,15 @@ def _compare(
 ) -> Iterator[Hit]:  # fmt: skip
     if _kind(override) != _kind(base) or override.star or base.star:
         return
-    ours, theirs = _passed(override), _passed(base)
-    shared = {o.name for o in ours} & {t.name for t in theirs}
-    if len(shared) * 2 < min(len(ours), len(theirs)) - 1:
-        return  # another protocol under the same name, called by whoever wrote it
-    extra = [p for p in ours if p.default is None and p.name not in {t.name for t in theirs}]
-    lacking = [p for p in theirs if p.name not in {o.name for o in ours}]
-    renamed = _renamed(ours, theirs)
-    lacking = [p for p in lacking if p.name not in renamed]
-    extra = [p for p in extra if p.name not in renamed.values()]
-    if override.kwargs:
-        lacking = [p for p in lacking if p.default is None and p.kind != "k"]
-    if base.kwargs:
-        extra = []
-    renamed = {o: n for o, n in renamed.items() if index.passes_keyword(base.name, o)}
-    lacking = [p for p in lacking if p.default is None or index.passes_keyword(base.name, p.name)]
-    lacks = {p.name for p in lacking} | set(renamed)
-    if index.is_broken_in_target(module, base_class.name, base.name, lacks):
+    lacking, extra, renamed = _unlike(override, base)
+    if not (lacking or extra or renamed):
         return
-    if base.name.startswith("_") and index.is_called_only_by(
-        module, base_class, base.name, set(own.methods)
-    ):
+    callers = callers_of(index, Ref("class", index.module_of(file.path), own.name), module, base)
+    renamed = {o: n for o, n in renamed.items() if index.passes_keyword(base.name, o)}
+    lacking = [p for p in lacking if p.default is None or _is_passed(index, callers, base, p)]
+    if _is_meant(index, own, module, base_class, base, {p.name for p in lacking} | set(renamed)):
+        return
+    if not _may_fail(callers, takes(own.name, override)):
         return
     for words, severity in _differences(lacking, extra, renamed, base, override):
         where = index.place(module, base.line)
@@ -90,6 +82,63 @@ def _compare(
             origin=where,
             severity=severity,
         )
+
+
+def _unlike(override: Function, base: Function) -> tuple[list[Param], list[Param], dict[str, str]]:
+    """What the override lacks, what it requires in addition, and what it calls otherwise."""
+    ours, theirs = _passed(override), _passed(base)
+    shared = {o.name for o in ours} & {t.name for t in theirs}
+    if len(shared) * 2 < min(len(ours), len(theirs)) - 1:
+        return [], [], {}  # another protocol under the same name, called by whoever wrote it
+    renamed = _renamed(ours, theirs)
+    extra = [p for p in ours if p.default is None and p.name not in {t.name for t in theirs}]
+    extra = [p for p in extra if p.name not in renamed.values()]
+    lacking = [p for p in theirs if p.name not in {o.name for o in ours} | renamed.keys()]
+    if override.kwargs:
+        lacking = [p for p in lacking if p.default is None and p.kind != "k"]
+    return lacking, [] if base.kwargs else extra, renamed
+
+
+def _is_meant(
+    index: Index, own: Class, module: str, base_class: Class, base: Function, lacks: set[str]
+) -> bool:
+    """True where nobody else keeps to the base's signature, or nobody but the plugin calls it."""
+    if index.is_broken_in_target(module, base_class.name, base.name, lacks):
+        return True
+    if index.is_tree(module):
+        return _is_protocol_of_overrides(index, Ref("class", module, base_class.name), base)
+    return base.name.startswith("_") and index.is_called_only_by(
+        module, base_class, base.name, set(own.methods)
+    )
+
+
+def _is_protocol_of_overrides(index: Index, ref: Ref, base: Function) -> bool:
+    """True for an abstract method of the plugin that none of several overrides keeps to."""
+    if not (base.is_abstract or base.only_raises):
+        return False
+    below = [index.class_of(r) for r in index.derived_from(ref.module, ref.name)]
+    overrides = [c.methods[base.name][0] for c in below if c is not None and base.name in c.methods]
+    required = {p.name for p in _passed(base) if p.default is None}
+    return len(overrides) > 1 and not any(
+        required <= {p.name for p in _passed(override)} for override in overrides
+    )
+
+
+def _may_fail(callers: Callers, taken: Taken) -> bool:
+    """True where a call of the target does not fit, or none is found and nobody knows who calls."""
+    if not callers.live:
+        return not callers.replaced
+    return any(misfit for site in callers.live for misfit in misfits(site.call, taken))
+
+
+def _is_passed(index: Index, callers: Callers, base: Function, param: Param) -> bool:
+    """True where a call of the target gives a parameter that may be left out."""
+    position = [p.name for p in _passed(base) if p.kind != "k"]
+    by_position = param.name in position and any(
+        len(site.call.args) > position.index(param.name) for site in callers.live
+    )
+    by_keyword = any(k.arg == param.name for site in callers.live for k in site.call.keywords)
+    return by_position or by_keyword or index.passes_keyword(base.name, param.name)
 
 
 def _differences(
