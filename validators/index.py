@@ -684,16 +684,26 @@ class Index:
             found |= self.target.operators
         return frozenset(found)
 
-    def is_called_outside(self, module: str, method: str) -> bool:
-        """True where the target calls a method of that name in another module than `module`."""
+    def is_used_outside(self, module: str, name: str, own: Ref, *, called: bool) -> bool:
+        """True where the target takes an attribute of what may be an object of `own`.
+
+        What stands in `module` itself is not counted, nor an attribute of a class that is named, nor
+        one of `self` in a module that has no base of `own`.
+        """
         if self.target is None:
             return False
-        own = self.target.modules.get(module, "")
-        return any(path != own for path, _ in self.target.mentioning(f".{method}("))
-
-    def is_read(self, attribute: str) -> bool:
-        """True where some file of the target reads an attribute of that name."""
-        return self.target is not None and bool(self.target.mentioning(f".{attribute}"))
+        bases = {m for m, _ in self.lineage(own).classes}
+        ending = rb"\(" if called else rb"\b"
+        pattern = re.compile(rb"(\(\)|\w+|\])\.%b%b" % (re.escape(name).encode(), ending))
+        modules = {path: name for name, path in self.target.modules.items()}
+        for path, raw in self.target.mentioning(f".{name}(" if called else f".{name}"):
+            where = modules.get(path, "")
+            owners = {found[1] for found in pattern.finditer(raw)} if where != module else set()
+            if where not in bases:
+                owners -= {b"self", b"cls", b"()"}
+            if any(not word[:1].isupper() for word in owners):
+                return True
+        return False
 
     def passes_keyword(self, method: str, keyword: str) -> bool:
         """True where the target calls a method of that name with the keyword."""

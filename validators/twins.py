@@ -17,12 +17,16 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class TwinClass:
-    """A class with its counterpart; `module` is the target's, `path` the plugin's file."""
+    """A class with its counterpart; `module` is the target's, `path` the plugin's file.
+
+    `is_sibling` where they have the same base and no more than the end of the name in common.
+    """
 
     path: str
     own: Class
     module: str
     theirs: Class
+    is_sibling: bool = False
 
 
 def twin_classes(index: Index, path: str) -> Iterator[TwinClass]:
@@ -45,7 +49,7 @@ def twin_classes(index: Index, path: str) -> Iterator[TwinClass]:
         else:
             found = _sibling(index, module, own, plain)
             if found is not None:
-                yield TwinClass(path, own, *found)
+                yield TwinClass(path, own, *found, is_sibling=True)
 
 
 def _is_alike(own: Class, other: Class, least: int = 1) -> bool:

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from attngate.validators.context import Context, SourceFile
-    from attngate.validators.index import Index
+    from attngate.validators.index import Index, Lineage
     from attngate.validators.twins import TwinClass
 
 
@@ -46,7 +46,8 @@ def counterpart_method(file: SourceFile, context: Context) -> Iterator[Hit]:
 
 
 def _lacking(index: Index, twin: TwinClass) -> Iterator[tuple[str, str]]:
-    lineage = index.lineage(Ref("class", index.module_of(twin.path), twin.own.name))
+    own = Ref("class", index.module_of(twin.path), twin.own.name)
+    lineage = index.lineage(own)
     if any(known is twin.theirs for _, known in lineage.classes):
         return
     for name, functions in twin.theirs.methods.items():
@@ -57,14 +58,25 @@ def _lacking(index: Index, twin: TwinClass) -> Iterator[tuple[str, str]]:
         )
         if holder is not None and index.is_tree(holder[0]):
             continue
-        if holder is None and not _is_known(index, lineage.foreign):
+        if holder is None and (twin.is_sibling or not _is_known(index, lineage.foreign)):
+            continue  # no base of both has it, so nobody calls it on whatever stands for that base
+        if not index.is_used_outside(twin.module, name, own, called=True):
             continue
-        if not index.is_called_outside(twin.module, name):
+        if _is_switched_off(lineage, name):
             continue
         if holder is None:
             yield name, ""
         elif holder[1].name != twin.theirs.name:
             yield name, holder[1].name
+
+
+def _is_switched_off(lineage: Lineage, name: str) -> bool:
+    """True where the class says by `supports_<name> = False` that the method is not to be called."""
+    said = next(
+        (c.attributes[f"supports_{name}"] for _, c in lineage.classes if f"supports_{name}" in c.attributes),
+        [],
+    )  # fmt: skip
+    return bool(said) and all(a.value == "False" and not a.method for a in said)
 
 
 def _is_known(index: Index, foreign: tuple[str, ...]) -> bool:

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from attngate.validators.context import Context, SourceFile
-    from attngate.validators.index import Index
+    from attngate.validators.index import Index, Lineage
     from attngate.validators.symbols import Attribute
     from attngate.validators.twins import TwinClass
 
@@ -45,7 +45,8 @@ def counterpart_value(file: SourceFile, context: Context) -> Iterator[Hit]:
 
 def _lacking(file: SourceFile, index: Index, twin: TwinClass) -> Iterator[Hit]:
     """Values in the class body of the target's version that the plugin's class neither has nor inherits."""
-    lineage = index.lineage(Ref("class", index.module_of(twin.path), twin.own.name))
+    own = Ref("class", index.module_of(twin.path), twin.own.name)
+    lineage = index.lineage(own)
     if any(known is twin.theirs for _, known in lineage.classes):
         return
     for name, theirs in twin.theirs.attributes.items():
@@ -60,7 +61,9 @@ def _lacking(file: SourceFile, index: Index, twin: TwinClass) -> Iterator[Hit]:
         if any(index.is_tree(module) for module, _ in holders):
             continue
         inherited = holders[0][1].value if holders else ""
-        if inherited != value and (holders or index.is_read(name)):
+        if inherited == value or _is_only_for(index, lineage, name):
+            continue
+        if index.is_used_outside(twin.module, name, own, called=False):
             what = f"inherits {inherited or 'no value'} for" if holders else "has no"
             yield Hit(
                 file.at(twin.own.line),
@@ -69,6 +72,22 @@ def _lacking(file: SourceFile, index: Index, twin: TwinClass) -> Iterator[Hit]:
                 origin=index.place(twin.module, theirs[0].line),
                 severity=Severity.NOTE,
             )
+
+
+def _is_only_for(index: Index, lineage: Lineage, name: str) -> bool:
+    """True for a private value that the bases read only in methods that the plugin has its own of."""
+    if not name.startswith("_"):
+        return False
+    ours = {n for m, c in lineage.classes if index.is_tree(m) for n in c.methods}
+    readers = {
+        method
+        for module, known in lineage.classes
+        if not index.is_tree(module)
+        for method, functions in known.methods.items()
+        for f in functions
+        if re.search(rf"\b(self|cls)\.{name}\b", index.source_lines(module, f.line, f.end))
+    }
+    return bool(readers) and readers <= ours
 
 
 def _compare(
