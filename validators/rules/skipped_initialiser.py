@@ -62,7 +62,10 @@ def _unset(index: Index, owner: Ref, base: Ref) -> Iterator[str]:
     above = index.class_of(base)
     if own is None or above is None:
         return
+    behind = index.lineage(base).classes[1:]
     for name, attributes in above.attributes.items():
+        if any(a.method == "__init__" for _, c in behind for a in c.attributes.get(name, ())):
+            continue  # what is called instead sets it
         is_set = any(a.method == "__init__" for a in attributes)
         in_body = any(not a.method and a.value for a in attributes)
         if is_set and not in_body and name not in own.attributes and name not in own.methods:
