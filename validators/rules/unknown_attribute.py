@@ -143,7 +143,8 @@ def _near(index: Index, owner: Value, name: str) -> str:
         names = list(summary.names) if summary is not None else []
     else:
         of = _class_behind(owner)
-        classes = [c for _, c in index.lineage(of).classes]
+        skipped = 1 if isinstance(owner, Super) else 0
+        classes = [c for _, c in index.lineage(of).classes[skipped:]]
         names = [n for c in classes for n in (*c.methods, *c.attributes)]
     found = get_close_matches(name, names, 1, 0.75)
     return found[0] if found else ""
