@@ -7,7 +7,7 @@ import re
 from typing import TYPE_CHECKING
 
 from attngate.validators.context import Hit
-from attngate.validators.guards import is_typing_only
+from attngate.validators.guards import ancestors, is_typing_only
 from attngate.validators.index import Ref
 from attngate.validators.model import Severity
 from attngate.validators.registry import rule
@@ -18,6 +18,7 @@ if TYPE_CHECKING:
 
     from attngate.validators.context import Context, SourceFile
     from attngate.validators.index import Index
+    from attngate.validators.names import FileNames
 
 
 @rule("ATT210", "upstream-twin", Severity.WARNING)
@@ -41,6 +42,8 @@ def upstream_twin(file: SourceFile, context: Context) -> Iterator[Hit]:
             and not is_typing_only(file.source.names, node)
         ):
             for alias in node.names:
+                if _is_only_annotation(file.source.names, alias):
+                    continue
                 own = _own_version(index, module, node.module or "", alias.name)
                 if own and not _is_wrapped(index, module, own, alias):
                     yield _hit(file, index, alias.lineno, f"{node.module}.{alias.name}", own)
@@ -50,6 +53,24 @@ def upstream_twin(file: SourceFile, context: Context) -> Iterator[Hit]:
         own = _own_version(index, module, source, name)
         if own and not _is_override_key(file, constant):
             yield _hit(file, index, constant.lineno, path, own)
+
+
+def _is_only_annotation(names: FileNames, alias: ast.alias) -> bool:
+    """True where annotations are all that an imported name is for: nothing is called or derived then."""
+    bound = alias.asname or alias.name
+    uses = [n for n in names.loads if n.id == bound]
+    return bool(uses) and all(_is_in_annotation(names, use) for use in uses)
+
+
+def _is_in_annotation(names: FileNames, node: ast.AST) -> bool:
+    for outer, child in ancestors(names, node):
+        if isinstance(outer, ast.arg | ast.AnnAssign) and outer.annotation is child:
+            return True
+        if isinstance(outer, ast.FunctionDef | ast.AsyncFunctionDef) and outer.returns is child:
+            return True
+        if isinstance(outer, ast.stmt):
+            return False
+    return False
 
 
 def _own_version(index: Index, user: str, source: str, name: str) -> str:
@@ -67,17 +88,20 @@ def _own_version(index: Index, user: str, source: str, name: str) -> str:
                 continue
             if own in summary.functions:
                 return f"{twin}.{own}"
-            if own != name and own in summary.classes and _stands_alone(index, twin, own):
+            if own != name and own in summary.classes and _stands_alone(index, twin, own, source):
                 return f"{twin}.{own}"
     return ""
 
 
-def _stands_alone(index: Index, twin: str, own: str) -> bool:
+def _stands_alone(index: Index, twin: str, own: str, source: str) -> bool:
     """True for a class that nobody registers in the place of the target's, nor derives from it."""
-    known = index.class_of(Ref("class", twin, own))
+    ref = Ref("class", twin, own)
+    known = index.class_of(ref)
     if known is None or any("register" in decorator for decorator in known.decorators):
         return False
     plain = own.removeprefix(index.prefix)
+    if any(m == source and c.name == plain for m, c in index.lineage(ref).classes):
+        return False
     return not any(re.match(rf"(\w+\.)*(\w*_)?{plain}\b", base) for base in known.bases)
 
 
