@@ -32,7 +32,8 @@ def counterpart_parameter(file: SourceFile, context: Context) -> Iterator[Hit]:
     index = context.index
     for own, theirs, module in _pairs(index, file.path):
         is_kernel = any("jit" in decorator for decorator in own.decorators)
-        if own.kwargs or own.star or own.name.startswith("__") or is_kernel:
+        is_shape = own.name.endswith(("_fake", "_meta"))  # follows the operator that it belongs to
+        if own.kwargs or own.star or own.name.startswith("__") or is_kernel or is_shape:
             continue
         names = {p.name for p in own.params}
         lacking = [p.name for p in theirs.params if p.name not in names]

@@ -63,7 +63,9 @@ def _optional(context: Context) -> dict[str, str]:
     """Component to the place where the plugin imports it late, guarded, or asks for it."""
     found: dict[str, str] = {}
     for path, file in sorted(context.files.items()):
-        symbols = file.symbols if file.facts.optional else None
+        # What a test does without, the plugin may need.
+        is_test = "tests" in path.split("/")
+        symbols = file.symbols if file.facts.optional and not is_test else None
         for component, line in symbols.late if symbols is not None else ():
             context.index.used.add(path)
             found.setdefault(component, f"{path} line {line}")
