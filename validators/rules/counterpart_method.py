@@ -17,6 +17,8 @@ if TYPE_CHECKING:
     from attngate.validators.index import Index, Lineage
     from attngate.validators.twins import TwinClass
 
+_PLATFORM_PATHS = frozenset(f"forward_{name}" for name in ("cuda", "hip", "xpu", "cpu", "tpu"))
+
 
 @rule("ATT218", "counterpart-method", Severity.WARNING)
 def counterpart_method(file: SourceFile, context: Context) -> Iterator[Hit]:
@@ -62,7 +64,7 @@ def _lacking(index: Index, twin: TwinClass) -> Iterator[tuple[str, str]]:
             continue  # no base of both has it, so nobody calls it on whatever stands for that base
         if not index.is_used_outside(twin.module, name, own, called=True):
             continue
-        if _is_switched_off(lineage, name):
+        if _is_switched_off(lineage, name) or _is_of_another_platform(lineage, name):
             continue
         if holder is None:
             yield name, ""
@@ -77,6 +79,13 @@ def _is_switched_off(lineage: Lineage, name: str) -> bool:
         [],
     )  # fmt: skip
     return bool(said) and all(a.value == "False" and not a.method for a in said)
+
+
+def _is_of_another_platform(lineage: Lineage, name: str) -> bool:
+    """True for a path that the target's dispatch does not take where a class has `forward_oot`."""
+    return name in _PLATFORM_PATHS and any(
+        "forward_oot" in c.methods for _, c in lineage.classes[:1]
+    )
 
 
 def _is_known(index: Index, foreign: tuple[str, ...]) -> bool:
