@@ -20,6 +20,9 @@ _DEFINES = re.compile(r"^(?:class|def|async def)[ \t]+(\w+)", re.MULTILINE)
 _PATCHES = re.compile(
     r"^[ \t]*(\w+)(\.[\w.()\[\]]*)?\.(\w+)[ \t]*(?::[^=\n]+)?=(?!=)", re.MULTILINE
 )
+_SETS = re.compile(
+    r"(?<![\w.])setattr\(\s*([\w.]+)\s*,\s*(?:[\"'](\w+)[\"']|(?![\"']))", re.MULTILINE
+)
 _BORROWS = re.compile(
     r"^[ \t]*[\w.]+\.\w+[ \t]*=[ \t]*\(?[ \t\n]*([A-Z]\w*)\.\w+\b(?!\()", re.MULTILINE
 )
@@ -42,7 +45,8 @@ class Facts(msgspec.Struct, frozen=True, array_like=True):
         classes: Each class with the words of its bases.
         defines: Classes and functions at the top level.
         patched: Attributes that are assigned on something else than `self` and `cls`.
-        borrowed: Classes of which a member is assigned to an attribute.
+        borrowed: Classes of which a member is assigned to an attribute, or to which attributes are given
+            under names that are worked out.
         private: Extension modules that are imported, dotted.
         components: Components that are imported, each with the first line.
         optional: True where the name of an optional component occurs.
@@ -74,7 +78,7 @@ def facts_of(text: str) -> Facts:
         classes=tuple((m[1], tuple(re.findall(r"\w+", m[2] or ""))) for m in _CLASS.finditer(text)),
         defines=tuple(_DEFINES.findall(text)),
         patched=tuple(sorted(set(_patched(text)))),
-        borrowed=tuple(sorted(set(_BORROWS.findall(text)))),
+        borrowed=tuple(sorted({*_BORROWS.findall(text), *_filled(text)})),
         private=tuple(_private(text)),
         components=tuple(_components(text)),
         optional=any(name in text for name in _OPTIONAL),
@@ -88,6 +92,15 @@ def _patched(text: str) -> Iterator[str]:
     for match in _PATCHES.finditer(text):
         if match[2] or match[1] not in ("self", "cls"):
             yield match[3]
+    for owner, name in _SETS.findall(text):
+        if name and owner not in ("self", "cls"):
+            yield name
+
+
+def _filled(text: str) -> Iterator[str]:
+    for owner, name in _SETS.findall(text):
+        if not name and owner not in ("self", "cls"):
+            yield owner.rpartition(".")[2]
 
 
 def _private(text: str) -> Iterator[str]:

@@ -279,6 +279,9 @@ class Index:
         if summary is None:
             yield from self._without_summary(module, name)
             return
+        if self.is_replaced(Ref("module", module), name):
+            yield Open(f"the plugin sets {module}.{name}")
+            return
         bounds = summary.names.get(name)
         if bounds:
             for bound in bounds:
@@ -727,6 +730,32 @@ class Index:
     def borrowed(self) -> frozenset[str]:
         """Classes of the tree whose functions are given to another class: `self` is that one's then."""
         return frozenset(name for path in self._names for name in self.files[path].facts.borrowed)
+
+    def is_replaced(self, owner: Ref, name: str) -> bool:
+        """True where a file of the tree may assign to that attribute of a module or a class."""
+        return name in self.patched and any(
+            self._sets(path, prefix, owner)
+            for path in self._names
+            if name in self.files[path].facts.patched
+            for prefix in self._patching(path, name)
+        )
+
+    def _patching(self, path: str, name: str) -> Iterator[str]:
+        """What stands before the name where a file assigns to it."""
+        summary = self.summary(self.module_of(path))
+        for each in summary.patched if summary is not None else ():
+            if each.endswith(f".{name}"):
+                yield each[: -len(name) - 1]
+
+    def _sets(self, path: str, prefix: str, owner: Ref) -> bool:
+        if prefix.partition(".")[0] in ("self", "cls"):
+            return False
+        found = self.resolve(self.module_of(path), prefix)
+        if owner in found or str(owner) == prefix:
+            return True
+        # An import inside a function is not seen: what a name means there is told by the name alone.
+        is_known = all(isinstance(f, Ref | Foreign) for f in found)
+        return not is_known and (owner.kind == "module" or prefix.endswith(owner.name))
 
     @cached_property
     def patched(self) -> frozenset[str]:

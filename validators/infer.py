@@ -378,6 +378,9 @@ class Inference:
     ) -> Iterator[Value]:
         for module, known in classes:
             methods = known.methods.get(name)
+            if self.index.is_replaced(Ref("class", module, known.name), name):
+                yield Open(f"the plugin sets {known.name}.{name}")
+                return
             if methods:
                 yield from self._methods(Ref("class", module, known.name), methods, instance, exact)
                 return
@@ -417,7 +420,16 @@ class Inference:
             yield Ref("class", module, nested)
             return
         for attribute in attributes:
-            yield from self._assigned(module, owner, attribute)
+            for value in self._assigned(module, owner, attribute):
+                yield OPEN if not attribute.method and self._is_descriptor(value) else value
+
+    def _is_descriptor(self, value: Value) -> bool:
+        """True for an object that answers for another one where a class holds it."""
+        return (
+            isinstance(value, Instance)
+            and isinstance(value.of, Ref)
+            and any("__get__" in known.methods for _, known in self.index.lineage(value.of).classes)
+        )
 
     def _assigned(self, module: str, owner: Class, attribute: Attribute) -> Iterator[Value]:
         """The value of `self.x = ...`: a parameter's annotation, or a class that is called."""

@@ -264,6 +264,15 @@ class _Reader:
     def _block(self, body: list[ast.stmt], guard: str) -> None:
         for statement in body:
             self._statement(statement, guard)
+            if ":=" in self._text_of_file:
+                self._walruses(statement, guard)
+
+    def _walruses(self, statement: ast.stmt, guard: str) -> None:
+        """Names that an expression of a statement binds; those of nested blocks are found there."""
+        waiting = [p for p in ast.iter_child_nodes(statement) if isinstance(p, ast.expr)]
+        for node in (part for expression in waiting for part in ast.walk(expression)):
+            if isinstance(node, ast.NamedExpr):
+                self._assign(node.target, node.value, node.lineno, guard)
 
     def _statement(self, node: ast.stmt, guard: str) -> None:  # noqa: C901, PLR0912 (one case a kind)
         match node:
@@ -289,7 +298,7 @@ class _Reader:
                 typing = dotted(node.test).rpartition(".")[2] == "TYPE_CHECKING"
                 self._block(node.body, "typing" if typing else guard or "if")
                 self._block(node.orelse, guard or "if")
-            case ast.Try():
+            case ast.Try() | ast.TryStar():
                 self._block(node.body, guard or "try")
                 for handler in node.handlers:
                     self._block(handler.body, "except")
@@ -301,6 +310,7 @@ class _Reader:
                 self._block(getattr(node, "orelse", []), guard)
             case ast.Match():
                 for case in node.cases:
+                    self._captured(case.pattern, guard or "if")
                     self._block(case.body, guard or "if")
 
     def _other_targets(self, node: ast.stmt, guard: str) -> None:
@@ -310,6 +320,13 @@ class _Reader:
             for name in ast.walk(part):
                 if isinstance(name, ast.Name) and isinstance(name.ctx, ast.Store):
                     self._bind(name.id, Bound("other", name.lineno, guard=guard))
+
+    def _captured(self, pattern: ast.pattern, guard: str) -> None:
+        """Names that a pattern binds."""
+        for part in ast.walk(pattern):
+            name = getattr(part, "rest", None) or getattr(part, "name", None)
+            if isinstance(name, str):
+                self._bind(name, Bound("other", pattern.lineno, guard=guard))
 
     def _globals_of(self, function: _FunctionNode, guard: str) -> None:
         """Names that a function declares global are bound in the module as well."""
@@ -375,9 +392,11 @@ class _Reader:
 
     def _is_open_class(self, node: ast.ClassDef) -> bool:
         """True where a method sets attributes by names that it works out."""
-        if not any(word in self._text_of_file for word in ("setattr(", "__dict__")):
+        if not any(word in self._text_of_file for word in ("setattr(", "__dict__", "locals()")):
             return False
         for part in ast.walk(node):
+            if isinstance(part, ast.Subscript) and _is_namespace(part.value):
+                return True
             if isinstance(part, ast.Attribute) and part.attr == "__dict__":
                 return True
             if isinstance(part, ast.Call) and dotted(part.func) in (
@@ -407,7 +426,10 @@ class _Reader:
                     for alias in node.names:
                         bound = alias.asname or alias.name.partition(".")[0]
                         self._attribute(into, bound, node.lineno, None, None, "")
-                case ast.If() | ast.Try() | ast.With() | ast.For() | ast.While():
+                case (
+                    ast.If() | ast.Try() | ast.TryStar() | ast.With() | ast.For() | ast.While()
+                    | ast.Match()
+                ):  # fmt: skip
                     for block in _blocks(node):
                         self._class_block(block, into)
 
@@ -499,8 +521,8 @@ class _Reader:
                 self._imported.update(alias.name for alias in node.names)
             elif node.module and not node.level:
                 self._imported.add(node.module)
-        patched = filter(None, map(dotted, self._found.patched))
-        self._patched.update(p for p in patched if not _OWN.fullmatch(p))
+        for path in filter(None, map(dotted, self._found.patched)):
+            self._set_outside(path)
         self._open = self._open or any(map(_is_namespace, self._found.subscripted))
 
     def _call(self, node: ast.Call) -> None:
@@ -513,6 +535,8 @@ class _Reader:
         ]
         if _NAMING.search(name):
             self._strings.update(w for w in words if w.isidentifier())
+        if name == "setattr" and len(node.args) > 1 and words and dotted(node.args[0]):
+            self._set_outside(f"{dotted(node.args[0])}.{words[0]}")
         self._late += [(w, node.lineno) for w in words[:1] if w in OPTIONAL_COMPONENTS]
         if name in _REGISTERING and words:
             self._operators.append((words[0], node.lineno))
@@ -522,6 +546,10 @@ class _Reader:
             self._open = self._open or _is_namespace(node.func.value)
         if name in ("exec", "setattr") and self._is_module_level(node):
             self._open = True
+
+    def _set_outside(self, path: str) -> None:
+        if not _OWN.fullmatch(path):
+            self._patched.add(path)
 
     def _list_operators(self, node: ast.Call) -> None:
         owner = node.func.value if isinstance(node.func, ast.Attribute) else None
@@ -599,8 +627,8 @@ def _names_read(function: ast.AST) -> tuple[str, ...]:
 def _blocks(node: ast.stmt) -> Iterator[list[ast.stmt]]:
     for name in ("body", "orelse", "finalbody"):
         yield getattr(node, name, [])
-    for handler in getattr(node, "handlers", []):
-        yield handler.body
+    for part in (*getattr(node, "handlers", ()), *getattr(node, "cases", ())):
+        yield part.body
 
 
 def _only_raises(body: list[ast.stmt]) -> bool:
